@@ -7,6 +7,9 @@
 pub mod admin_state;
 pub mod agent_check;
 pub mod names;
+pub mod server_state;
+pub mod show_info;
+pub mod stat_csv;
 pub mod weight;
 
 pub use admin_state::AdminState;
