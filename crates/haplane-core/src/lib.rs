@@ -1,1 +1,20 @@
-//! (to come)
+//! Every decision that haplane makes, as pure functions over values.
+//!
+//! Nothing here does I/O, reads a clock or the environment, or logs: time and randomness come in as
+//! values, so that a test needs no socket to test a decision.
+
+pub mod ask;
+pub mod backoff;
+pub mod desired;
+pub mod guard;
+pub mod key;
+pub mod kv_path;
+pub mod log;
+pub mod marker;
+pub mod nearest;
+pub mod resolve;
+pub mod snapshot;
+
+pub use desired::{Desired, Value, ValueError};
+pub use key::{Key, KeyError};
+pub use snapshot::{Snapshot, Stored};

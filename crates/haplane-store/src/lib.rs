@@ -1,1 +1,11 @@
-//! (to come)
+//! Where desired state lives: Consul's KV store, or a directory of small files.
+//!
+//! What belongs here: reading, watching and writing the state prefix and its log, and the little of
+//! Consul's API that haplane needs. What does not: what a read means (`haplane_core::guard`) and
+//! what a value says (`haplane_core::desired`).
+
+pub mod error;
+pub mod store;
+
+pub use error::{CommitError, StoreError, StoreErrorKind};
+pub use store::{Change, Committed, Expected, Store, Transaction};

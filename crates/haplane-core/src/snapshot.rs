@@ -1,0 +1,301 @@
+//! A snapshot: one complete, immutable read of the state prefix.
+
+use std::collections::BTreeMap;
+
+use crate::desired::{Desired, Value};
+use crate::key::Key;
+use crate::kv_path::{decode, encode};
+use crate::log::LogId;
+use crate::marker::{self, Marker};
+
+/// How much of an invalid text is kept for people to read, in characters.
+const INVALID_TEXT_SHOWN: usize = 120;
+
+/// One pair as a store returned it, its path already below the state prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The path below the prefix.
+    pub path: String,
+    /// The value's bytes.
+    pub value: Vec<u8>,
+    /// What a check-and-set compares (Consul's `ModifyIndex`).
+    pub version: u64,
+    /// The log entry that wrote it, if a command did.
+    pub log_id: Option<LogId>,
+}
+
+/// A key with a valid value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The value.
+    pub value: Value,
+    /// The version of this key.
+    pub version: u64,
+    /// The log entry that wrote it; `None` when it was written by hand.
+    pub log_id: Option<LogId>,
+    /// Where the store has it, when that is not where haplane would put it.
+    path: Option<Box<str>>,
+}
+
+/// A key whose text is not a value. It counts as absent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// The text, cut to a length that can be shown.
+    pub text: String,
+    /// The version of this key.
+    pub version: u64,
+    /// The log entry that wrote it.
+    pub log_id: Option<LogId>,
+}
+
+/// Everything that the store said at one index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The store's version of the whole prefix.
+    pub index: u64,
+    /// The marker, if the prefix has one.
+    pub marker: Option<Marker>,
+    keys: BTreeMap<Key, Stored>,
+    /// By path: a path whose text is not even a key is listed here too.
+    invalid: BTreeMap<String, Invalid>,
+}
+
+/// How many keys want what; for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Keys that say `ready`.
+    pub ready: usize,
+    /// Keys that say `drain`.
+    pub drain: usize,
+    /// Keys that say `maint`.
+    pub maint: usize,
+    /// Keys that say a weight.
+    pub weight: usize,
+}
+
+impl Snapshot {
+    /// Builds a snapshot from one complete answer.
+    pub fn new(index: u64, pairs: impl IntoIterator<Item = Pair>) -> Self {
+        let mut snapshot = Self {
+            index,
+            ..Self::default()
+        };
+        for pair in pairs {
+            snapshot.take(pair);
+        }
+        snapshot
+    }
+
+    fn take(&mut self, pair: Pair) {
+        if pair.path == marker::PATH {
+            self.marker = Some(Marker::from_bytes(&pair.value));
+            return;
+        }
+        // Consul's own page makes "folders": keys that end in a slash, without a value.
+        if pair.value.is_empty() && (pair.path.is_empty() || pair.path.ends_with('/')) {
+            return;
+        }
+        let Pair {
+            path,
+            value,
+            version,
+            log_id,
+        } = pair;
+        match (decode(&path), Value::from_bytes(&value)) {
+            (Ok(key), Ok(value)) => {
+                let canonical = encode(&key) == path;
+                // The same key under two paths: the one that haplane writes is the one that counts.
+                let shadowed = !canonical && self.keys.get(&key).is_some_and(|s| s.path.is_none());
+                if shadowed {
+                    self.take_invalid(path, &value.to_string().into_bytes(), version, log_id);
+                    return;
+                }
+                let path = (!canonical).then(|| path.into_boxed_str());
+                let stored = Stored {
+                    value,
+                    version,
+                    log_id,
+                    path,
+                };
+                let before = self.keys.insert(key, stored);
+                if let Some(Stored {
+                    path: Some(path),
+                    value,
+                    version,
+                    log_id,
+                }) = before
+                {
+                    self.take_invalid(
+                        path.into(),
+                        &value.to_string().into_bytes(),
+                        version,
+                        log_id,
+                    );
+                }
+            }
+            _ => self.take_invalid(path, &value, version, log_id),
+        }
+    }
+
+    fn take_invalid(&mut self, path: String, value: &[u8], version: u64, log_id: Option<LogId>) {
+        let text = String::from_utf8_lossy(value);
+        let shown: String = text.chars().take(INVALID_TEXT_SHOWN).collect();
+        let name = decode(&path).map_or(path, |key| key.to_string());
+        self.invalid.insert(
+            name,
+            Invalid {
+                text: shown,
+                version,
+                log_id,
+            },
+        );
+    }
+
+    /// The keys that have a valid value, by name.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = (&Key, &Stored)> {
+        self.keys.iter()
+    }
+
+    /// One key, whatever its `until` says.
+    pub fn get(&self, key: &Key) -> Option<&Stored> {
+        self.keys.get(key)
+    }
+
+    /// The keys, or paths that are not even keys, whose text is not a value.
+    pub fn invalid(&self) -> impl ExactSizeIterator<Item = (&str, &Invalid)> {
+        self.invalid
+            .iter()
+            .map(|(name, invalid)| (name.as_str(), invalid))
+    }
+
+    /// One invalid key.
+    pub fn get_invalid(&self, key: &Key) -> Option<&Invalid> {
+        self.invalid.get(key.as_str())
+    }
+
+    /// The path at which the store has a key, or would have it.
+    pub fn path_of(&self, key: &Key) -> String {
+        match self.keys.get(key).and_then(|stored| stored.path.as_deref()) {
+            Some(path) => path.to_owned(),
+            None => encode(key),
+        }
+    }
+
+    /// Whether two snapshots say the same, at whatever index.
+    pub fn says_the_same_as<'a>(&'a self, other: &'a Self) -> bool {
+        let values = |s: &'a Self| s.keys.iter().map(|(key, stored)| (key, stored.value));
+        let texts = |s: &'a Self| s.invalid.iter().map(|(name, bad)| (name, &bad.text));
+        self.marker == other.marker
+            && values(self).eq(values(other))
+            && texts(self).eq(texts(other))
+    }
+
+    /// The keys of this snapshot, valid ones, that `newer` has neither as valid nor as invalid.
+    pub fn vanished_in<'a>(&'a self, newer: &'a Self) -> impl Iterator<Item = &'a Key> {
+        self.keys.keys().filter(|key| {
+            !newer.keys.contains_key(*key) && !newer.invalid.contains_key(key.as_str())
+        })
+    }
+
+    /// How many keys want what.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for stored in self.keys.values() {
+            match stored.value.desired {
+                Desired::READY => counts.ready += 1,
+                Desired::DRAIN => counts.drain += 1,
+                Desired::MAINT => counts.maint += 1,
+                Desired::Weight(_) => counts.weight += 1,
+            }
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(path: &str, value: &[u8]) -> Pair {
+        Pair {
+            path: path.to_owned(),
+            value: value.to_vec(),
+            version: 1,
+            log_id: None,
+        }
+    }
+
+    fn key(text: &str) -> Key {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn pairs_become_keys_invalids_and_the_marker() {
+        let snapshot = Snapshot::new(
+            7,
+            [
+                pair(".haplane", b"x"),
+                pair("canary", b"drain\n"),
+                pair("web/a,3A1", b"50%"),
+                pair("web/b", b"down"),
+                pair("web/c", b"\xff\xfe"),
+                pair("folder/", b""),
+                pair("", b""),
+                pair("full/", b"drain"),
+                pair("a,ZZ", b"drain"),
+            ],
+        );
+        assert_eq!(snapshot.marker, Some(Marker { id: "x".into() }));
+        assert_eq!(
+            snapshot.get(&key("canary")).unwrap().value,
+            Value::lasting(Desired::DRAIN)
+        );
+        assert!(snapshot.get(&key("web/a:1")).is_some());
+        assert_eq!(snapshot.keys().len(), 2);
+        let invalid: Vec<_> = snapshot.invalid().map(|(name, _)| name).collect();
+        assert_eq!(invalid, ["a,ZZ", "full/", "web/b", "web/c"]);
+        assert_eq!(
+            snapshot.counts(),
+            Counts {
+                drain: 1,
+                weight: 1,
+                ..Counts::default()
+            }
+        );
+    }
+
+    #[test]
+    fn a_key_under_two_paths_counts_as_haplane_wrote_it() {
+        for pairs in [
+            [pair("web/a.json", b"maint"), pair("web/a,2Ejson", b"drain")],
+            [pair("web/a,2Ejson", b"drain"), pair("web/a.json", b"maint")],
+        ] {
+            let snapshot = Snapshot::new(1, pairs);
+            let stored = snapshot.get(&key("web/a.json")).unwrap();
+            assert_eq!(stored.value, Value::lasting(Desired::DRAIN));
+            assert_eq!(snapshot.invalid().len(), 1);
+        }
+        let by_hand = Snapshot::new(1, [pair("web/a.json", b"maint")]);
+        assert_eq!(by_hand.path_of(&key("web/a.json")), "web/a.json");
+        assert_eq!(by_hand.path_of(&key("web/b.json")), "web/b,2Ejson");
+    }
+
+    #[test]
+    fn what_vanished() {
+        let old = Snapshot::new(
+            1,
+            [
+                pair("a", b"drain"),
+                pair("b", b"drain"),
+                pair("c", b"drain"),
+            ],
+        );
+        let new = Snapshot::new(2, [pair("a", b"ready"), pair("b", b"garbage")]);
+        let vanished: Vec<_> = old.vanished_in(&new).map(Key::as_str).collect();
+        assert_eq!(
+            vanished,
+            ["c"],
+            "an invalid value is still there to be seen"
+        );
+    }
+}

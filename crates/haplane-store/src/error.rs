@@ -1,0 +1,87 @@
+//! What can go wrong with a store.
+
+use haplane_core::key::Key;
+
+/// A read or write that did not happen, or of which it is not known whether it did.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct StoreError {
+    /// The kind, for metrics and exit statuses.
+    pub kind: StoreErrorKind,
+    /// What happened, to what, and what to do, without the text of the source.
+    pub what: String,
+    /// The cause.
+    #[source]
+    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// The closed set of store errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StoreErrorKind {
+    /// No connection, or it broke before an answer was complete.
+    Unreachable,
+    /// No answer in time.
+    Timeout,
+    /// A permission is missing.
+    Denied,
+    /// An HTTP status that is no answer.
+    Status,
+    /// An answer that cannot be understood, or a part of one.
+    Undecodable,
+    /// An answer beyond the bounds.
+    TooLarge,
+    /// The machine's own fault: a disk that is full, a file that cannot be read.
+    Io,
+    /// The settings are wrong: a certificate that cannot be read, an address that is none.
+    Config,
+}
+
+impl StoreErrorKind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Unreachable,
+        Self::Timeout,
+        Self::Denied,
+        Self::Status,
+        Self::Undecodable,
+        Self::TooLarge,
+        Self::Io,
+        Self::Config,
+    ];
+
+    /// The word for it in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::Timeout => "timeout",
+            Self::Denied => "denied",
+            Self::Status => "status",
+            Self::Undecodable => "undecodable",
+            Self::TooLarge => "too_large",
+            Self::Io => "io",
+            Self::Config => "config",
+        }
+    }
+}
+
+/// A transaction that did not go through.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// Somebody changed these keys since they were read; nothing was written.
+    #[error("somebody changed {} meanwhile; nothing was written", names(.keys))]
+    Conflict {
+        /// The keys that were not as expected.
+        keys: Vec<Key>,
+    },
+    /// The store cannot hold this key, or not beside another one.
+    #[error("{0}")]
+    Unholdable(String),
+    /// Everything else. Whether the transaction happened is unknown unless the kind says otherwise.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn names(keys: &[Key]) -> String {
+    let names: Vec<&str> = keys.iter().map(Key::as_str).collect();
+    names.join(", ")
+}

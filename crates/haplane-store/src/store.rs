@@ -1,0 +1,92 @@
+//! The one contract that every store keeps.
+
+use std::time::Duration;
+
+use haplane_core::guard::{Mode, Reading};
+use haplane_core::key::Key;
+use haplane_core::log::{LogEntry, LogId};
+use haplane_core::snapshot::Pair;
+
+use crate::error::{CommitError, StoreError};
+
+/// A place for desired state and its log.
+pub trait Store: Send + Sync {
+    /// Reads the whole state prefix once: at once in [`Mode::Consistent`], or when its index has
+    /// moved past the one given, or after `wait`. Either a complete answer or an error.
+    fn read(
+        &self,
+        mode: Mode,
+        wait: Duration,
+    ) -> impl Future<Output = Result<Reading, StoreError>> + Send;
+
+    /// Reads one path below the state prefix by its own name, as fresh as the store can. `None` is an
+    /// honest "not there"; a missing permission is an error of kind
+    /// [`StoreErrorKind::Denied`](crate::StoreErrorKind::Denied).
+    fn read_path(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = Result<Option<Pair>, StoreError>> + Send;
+
+    /// Writes all of a transaction or nothing of it, with its log entry, and makes the marker when it
+    /// is truly absent.
+    fn commit(
+        &self,
+        transaction: &Transaction,
+    ) -> impl Future<Output = Result<Committed, CommitError>> + Send;
+
+    /// The newest log entries, newest first.
+    fn log(&self, limit: usize) -> impl Future<Output = Result<Vec<LogEntry>, StoreError>> + Send;
+
+    /// The log entry of this id, if it still exists.
+    fn log_entry(
+        &self,
+        id: LogId,
+    ) -> impl Future<Output = Result<Option<LogEntry>, StoreError>> + Send;
+
+    /// Deletes log entries beyond `keep`, oldest first, but none that a key still refers to. Gives the
+    /// number deleted.
+    fn trim_log(&self, keep: usize) -> impl Future<Output = Result<usize, StoreError>> + Send;
+
+    /// How many keys one transaction can carry.
+    fn keys_per_transaction(&self) -> usize;
+}
+
+/// What one transaction writes.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// The keys; none for `haplane init`, which only makes the marker.
+    pub changes: Vec<Change>,
+    /// The entry that goes with it; none when nothing but the marker is written.
+    pub log: Option<LogEntry>,
+}
+
+/// One key of a transaction.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The key.
+    pub key: Key,
+    /// Where the store has it (`Snapshot::path_of`).
+    pub path: String,
+    /// What it must still be.
+    pub expected: Expected,
+    /// The new text; `None` deletes the key.
+    pub text: Option<String>,
+}
+
+/// What a key must still be for a transaction to go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Not there.
+    Absent,
+    /// There, in the version that was read.
+    Version(u64),
+}
+
+/// A transaction that went through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Every snapshot with at least this index has seen it.
+    pub index: u64,
+    /// Whether the marker was made by it.
+    pub made_marker: bool,
+}
