@@ -147,11 +147,11 @@ mod tests {
 
     fn row(keys: &[&str], up: bool, scale: Option<u16>) -> Ask {
         let keys = keys.iter().map(|key| key.parse().unwrap()).collect();
-        Ok(Ask::Row(Row {
+        Ask::Row(Row {
             keys,
             up,
             scale: scale.and_then(Percent::new),
-        }))
+        })
     }
 
     #[test]
