@@ -1,1 +1,27 @@
-//! (to come)
+//! Real peers for haplane's tests, and scripted ones for what a real peer will not do.
+//!
+//! Nothing here uses haplane's own readers of HAProxy's or Consul's texts: the kit must
+//! be able to contradict the product. Everything listens on loopback only, every wait
+//! has a deadline, and whatever a value started ends when that value is dropped.
+//!
+//! | to get | use |
+//! |---|---|
+//! | a real HAProxy | [`haproxy::Haproxy::start`] |
+//! | a loopback port that no other test has | [`ports::Port::reserve`] |
+//! | to wait for a condition | [`eventually::eventually`] |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a test kit: what goes wrong in it is the failure of the test"
+)]
+
+pub mod eventually;
+pub mod haproxy;
+pub mod peers;
+pub mod ports;
+pub mod process;
+pub mod records;
