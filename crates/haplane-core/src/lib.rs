@@ -6,6 +6,7 @@
 pub mod ask;
 pub mod backoff;
 pub mod desired;
+pub mod duration;
 pub mod guard;
 pub mod key;
 pub mod kv_path;

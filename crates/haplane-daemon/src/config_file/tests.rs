@@ -1,0 +1,107 @@
+use super::*;
+use crate::settings::Settings;
+
+fn read(text: &str, overrides: Vec<Override>) -> (Option<Settings>, String) {
+    let document = Document::parse("haplane.toml", text, overrides);
+    let settings = Settings::read(&document);
+    let report = document
+        .finish()
+        .err()
+        .map(|error| error.to_string())
+        .unwrap_or_default();
+    (settings, report)
+}
+
+#[test]
+fn every_problem_is_shown_at_once_with_its_place() {
+    let text = r#"store = "consul:htp://x"
+prefix = "haplane"
+nodes = "lb-01"
+
+[agent]
+lisen = "127.0.0.1:9777"
+listen = "0.0.0.0:9777"
+sync_timeout = 30
+absent = "maybe"
+max_connections = 0
+
+[consul]
+cert_file = "/etc/haplane/cert.pem"
+
+[haproxy]
+push = true
+"#;
+    let (_, report) = read(text, Vec::new());
+    insta::assert_snapshot!(report);
+}
+
+#[test]
+fn broken_toml_is_shown_with_a_caret_too() {
+    let (_, report) = read("store = \"dir:/x\nprefix = haplane\n[agent\n", Vec::new());
+    insta::assert_snapshot!(report);
+}
+
+#[test]
+fn an_empty_document_is_the_defaults() {
+    let (settings, report) = read("", Vec::new());
+    let settings = settings.unwrap();
+    assert_eq!(report, "");
+    assert_eq!(settings.store.location, "dir:/var/lib/haplane/state");
+    assert_eq!(settings.store.state_prefix, "haplane/state/");
+    assert_eq!(settings.agent.listen.to_string(), "127.0.0.1:9777");
+    assert!(settings.agent.require_marker && settings.agent.register);
+}
+
+#[test]
+fn a_value_from_outside_wins_and_its_errors_name_where_it_came_from() {
+    let given = |text: &str| Override {
+        key: "agent.listen".to_owned(),
+        text: text.to_owned(),
+        origin: "--listen".to_owned(),
+    };
+    let file = "[agent]\nlisten = \"127.0.0.1:1\"\n";
+    let (settings, _) = read(file, vec![given("127.0.0.1:2")]);
+    assert_eq!(settings.unwrap().agent.listen.port(), 2);
+    let (_, report) = read(file, vec![given("nowhere")]);
+    insta::assert_snapshot!(report);
+}
+
+#[test]
+fn environments_inherit_what_they_do_not_say() {
+    let text = r#"
+store = "consul:http://127.0.0.1:8500"
+prefix = "lb"
+[consul]
+token_file = "/etc/haplane/token"
+[env.gprd]
+store = "consul:https://consul.gprd.example:8501"
+confirm = true
+[env.gprd.consul]
+ca_file = "/etc/ca.pem"
+"#;
+    let (settings, report) = read(text, Vec::new());
+    assert_eq!(report, "");
+    let settings = settings.unwrap();
+    let gprd = &settings.environments["gprd"];
+    assert!(gprd.confirm);
+    assert_eq!(
+        gprd.store.location,
+        "consul:https://consul.gprd.example:8501"
+    );
+    assert_eq!(gprd.store.state_prefix, "lb/state/");
+    assert_eq!(gprd.store.token_file, settings.store.token_file);
+    assert!(gprd.store.ca_file.is_some() && settings.store.ca_file.is_none());
+}
+
+#[test]
+fn the_effective_configuration_names_its_origins() {
+    let text = "[agent]\nlisten = \"127.0.0.1:1\"\n";
+    let document = Document::parse("haplane.toml", text, Vec::new());
+    Settings::read(&document);
+    let effective = document.effective();
+    let of = |key: &str| effective.iter().find(|one| one.key == key).unwrap().clone();
+    assert_eq!(of("agent.listen").origin, "haplane.toml:2");
+    assert_eq!(of("agent.sync_timeout").value, "\"30s\"");
+    assert_eq!(of("agent.sync_timeout").origin, "default");
+    assert_eq!(of("agent.max_connections").value, "4096");
+}
