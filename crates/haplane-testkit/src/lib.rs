@@ -8,6 +8,8 @@
 //! |---|---|
 //! | a real HAProxy | [`haproxy::Haproxy::start`] |
 //! | a loopback port that no other test has | [`ports::Port::reserve`] |
+//! | a real Consul | [`consul::Consul::start`], [`consul::Cluster::start`] |
+//! | certificates for HTTPS | [`authority::Authority`] |
 //! | to wait for a condition | [`eventually::eventually`] |
 
 #![allow(
@@ -19,8 +21,11 @@
     reason = "a test kit: what goes wrong in it is the failure of the test"
 )]
 
+pub mod authority;
+pub mod consul;
 pub mod eventually;
 pub mod haproxy;
+pub mod http;
 pub mod peers;
 pub mod ports;
 pub mod process;
