@@ -3,8 +3,14 @@
 //!
 //! What belongs here: the process kit. What does not: anything about rows, keys or slots.
 
+pub mod admin_http;
 pub mod config_file;
+pub mod limits;
+pub mod logs;
+pub mod metrics;
 pub mod settings;
+pub mod shutdown;
+pub mod supervisor;
 
 pub use config_file::{ConfigError, Document, Override};
 pub use settings::Settings;

@@ -161,12 +161,11 @@ impl<'d> Section<'d> {
         for (key, span) in self.keys().filter(|(key, _)| !known.contains(key)) {
             let message = format!("unknown key {}", self.name_of(&key));
             let near = nearest(&key, known.iter().map(String::as_str));
-            let help = match near.first() {
-                Some(near) => format!("did you mean {near}?"),
-                None => {
-                    let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                    format!("known here: {}", known.join(", "))
-                }
+            let help = if let Some(near) = near.first() {
+                format!("did you mean {near}?")
+            } else {
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                format!("known here: {}", known.join(", "))
             };
             self.document
                 .report(Problem::new(Place::Span(span), message).help(help));

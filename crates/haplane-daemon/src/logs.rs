@@ -1,0 +1,75 @@
+//! Logs: text on a terminal, JSON by request, journald when systemd collects us.
+//!
+//! Standard output stays free for data; every log line goes to standard error or to the journal.
+
+use std::io::IsTerminal;
+
+use tracing::Subscriber;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// journald when it collects us (`JOURNAL_STREAM`), else text.
+    #[default]
+    Auto,
+    /// One line a person reads.
+    Text,
+    /// One JSON object a line.
+    Json,
+    /// The journal's own protocol, with a field for each value.
+    Journald,
+}
+
+/// Why logs could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The filter is not of the form `info,hyper=warn`.
+    #[error("{0:?} is no log filter; write a level such as info, or info,haplane_store=debug")]
+    Filter(String),
+    /// Logs were set up before.
+    #[error("logs are already set up")]
+    Twice,
+}
+
+/// Sets up the process's logs. `under_journal` says that standard error is the journal's.
+pub fn init(format: Format, filter: &str, under_journal: bool) -> Result<(), LogError> {
+    let targets: Targets = filter
+        .parse()
+        .map_err(|_| LogError::Filter(filter.to_owned()))?;
+    let layer = match format {
+        Format::Journald => journald().unwrap_or_else(text),
+        Format::Auto if under_journal => journald().unwrap_or_else(text),
+        Format::Auto | Format::Text => text(),
+        Format::Json => json(),
+    };
+    let subscriber = tracing_subscriber::registry().with(layer.with_filter(targets));
+    subscriber.try_init().map_err(|_| LogError::Twice)
+}
+
+type Boxed<S> = Box<dyn Layer<S> + Send + Sync>;
+
+fn text<S: Subscriber + for<'s> LookupSpan<'s>>() -> Boxed<S> {
+    let colour = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(colour)
+        .with_target(false)
+        .boxed()
+}
+
+fn json<S: Subscriber + for<'s> LookupSpan<'s>>() -> Boxed<S> {
+    tracing_subscriber::fmt::layer()
+        .json()
+        .flatten_event(true)
+        .with_writer(std::io::stderr)
+        .boxed()
+}
+
+fn journald<S: Subscriber + for<'s> LookupSpan<'s>>() -> Option<Boxed<S>> {
+    tracing_journald::layer().ok().map(Layer::boxed)
+}

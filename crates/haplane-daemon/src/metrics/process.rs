@@ -1,0 +1,144 @@
+//! `process_*`: what the kernel says of this process, read from `/proc/self` at each scrape.
+
+use std::fmt::Error;
+use std::fs;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+
+#[derive(Debug)]
+pub(super) struct ProcessCollector;
+
+impl Collector for ProcessCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let Some(figures) = Figures::read() else {
+            return Ok(());
+        };
+        let mut gauge = |name: &str, help: &str, value: f64| {
+            let gauge = ConstGauge::new(value);
+            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+            gauge.encode(metric)
+        };
+        gauge(
+            "process_resident_memory_bytes",
+            "Memory in use",
+            figures.resident_bytes,
+        )?;
+        gauge(
+            "process_virtual_memory_bytes",
+            "Address space in use",
+            figures.virtual_bytes,
+        )?;
+        gauge(
+            "process_open_fds",
+            "Open file descriptors",
+            figures.open_fds,
+        )?;
+        gauge(
+            "process_max_fds",
+            "Most open file descriptors",
+            figures.max_fds,
+        )?;
+        gauge("process_threads", "Threads", figures.threads)?;
+        gauge(
+            "process_start_time_seconds",
+            "When the process started",
+            figures.start_time,
+        )?;
+        let cpu = ConstCounter::new(figures.cpu_seconds);
+        let unit = Some(&Unit::Seconds);
+        let metric =
+            encoder.encode_descriptor("process_cpu", "CPU time used", unit, cpu.metric_type())?;
+        cpu.encode(metric)
+    }
+}
+
+struct Figures {
+    resident_bytes: f64,
+    virtual_bytes: f64,
+    open_fds: f64,
+    max_fds: f64,
+    threads: f64,
+    start_time: f64,
+    cpu_seconds: f64,
+}
+
+impl Figures {
+    fn read() -> Option<Self> {
+        let stat = fs::read_to_string("/proc/self/stat").ok()?;
+        // The second field is the command in parentheses and may hold blanks.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let fields: Vec<f64> = fields.split_whitespace().skip(1).map(number).collect();
+        // Fields of proc(5), counted from the third (`state`), which was skipped.
+        let field = |n: usize| fields.get(n - 4).copied();
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a page size and a tick rate are small"
+        )]
+        let (page, ticks) = (
+            rustix::param::page_size() as f64,
+            rustix::param::clock_ticks_per_second() as f64,
+        );
+        Some(Self {
+            cpu_seconds: (field(14)? + field(15)?) / ticks,
+            threads: field(20)?,
+            start_time: boot_time()? + field(22)? / ticks,
+            virtual_bytes: field(23)?,
+            resident_bytes: field(24)? * page,
+            open_fds: open_fds(),
+            max_fds: max_fds(),
+        })
+    }
+}
+
+fn number(text: &str) -> f64 {
+    text.parse().unwrap_or(0.0)
+}
+
+fn boot_time() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+    line.trim().parse().ok()
+}
+
+fn open_fds() -> f64 {
+    let count = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    u32::try_from(count).map_or(f64::MAX, f64::from)
+}
+
+fn max_fds() -> f64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a limit beyond 2^53 is no limit"
+    )]
+    limit.map_or(f64::INFINITY, |limit| limit as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn the_page_has_the_process_in_it() {
+        let registry = Arc::new(super::super::registry("1.2.3"));
+        let response = super::super::page(&registry);
+        let body = axum::body::to_bytes(response.into_body(), 1 << 20)
+            .await
+            .unwrap();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        for name in [
+            "process_resident_memory_bytes ",
+            "process_cpu_seconds_total ",
+            "process_open_fds ",
+            "process_start_time_seconds ",
+            "haplane_build_info{version=\"1.2.3\"} 1",
+        ] {
+            assert!(text.contains(name), "{name} is missing in:\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+}
