@@ -6,12 +6,16 @@
 
 pub mod admin_state;
 pub mod agent_check;
+pub mod cfg;
+pub mod duration;
 pub mod names;
 pub mod server_state;
 pub mod show_info;
 pub mod stat_csv;
+pub mod version;
 pub mod weight;
 
 pub use admin_state::AdminState;
 pub use names::{BackendName, NameError, RowKey, ServerName};
+pub use version::HaproxyVersion;
 pub use weight::{Percent, PercentError};

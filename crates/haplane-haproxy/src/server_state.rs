@@ -99,8 +99,8 @@ pub struct ServerRow {
     pub agent: CheckBits,
     /// `srv_fqdn`: the name the address is resolved from.
     pub fqdn: Option<String>,
-    /// `srv_port`.
-    pub port: u16,
+    /// `srv_port`. A port below the client's (`:-10` in the configuration) shows as a number close to 2^32.
+    pub port: u32,
     /// `srv_check_port`; none when not set, and before HAProxy 2.6. HAProxy also shows a server's check port in place of
     /// an agent port that was never configured, so read `agent_port` together with `agent.is_configured()`.
     pub check_port: Option<u16>,

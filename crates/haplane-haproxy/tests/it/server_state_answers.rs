@@ -71,8 +71,8 @@ fn no_row_is_left_out_silently() {
         ("2 port 1 s", "2 port 1", "line 3"),
         (
             " 9001 ",
-            " 90010 ",
-            "column srv_port should be a number in range, but reads: 90010",
+            " 90o1 ",
+            "column srv_port should be a number in range, but reads: 90o1",
         ),
         (
             "127.0.0.5",

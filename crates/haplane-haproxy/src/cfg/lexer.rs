@@ -1,0 +1,500 @@
+//! One line of haproxy.cfg, taken apart as HAProxy takes it apart.
+//!
+//! The rules were learnt from HAProxy 2.8 itself (`haproxy -dC` prints the words it sees) and are held to it by the
+//! parity tests: quotes and escapes, `#`, variables inside double quotes only, `${NAME-default}`, `${NAME[*]}`, at most 64
+//! words. There is no continuation of lines: a backslash at the end of a line is a backslash.
+
+use std::ops::Range;
+
+use super::environment::{Environment, Pseudo};
+
+/// As many words as HAProxy takes from one line.
+pub const MAX_WORDS: usize = 64;
+
+/// One word of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// What HAProxy sees: quotes and escapes resolved, variables replaced. Bytes that are not UTF-8 show as `U+FFFD`.
+    pub text: Box<str>,
+    /// Where it stands in its line, in bytes, quotes included.
+    pub range: Range<u32>,
+    /// Whether the value of a variable is part of it: the text is then only as certain as the environment.
+    pub from_variable: bool,
+}
+
+/// A line taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lexed {
+    /// The words, comments left out.
+    pub(super) words: Vec<Word>,
+    /// Where the comment starts, at its `#`, in bytes.
+    pub(super) comment: Option<u32>,
+    /// Variables that were asked for, have no default and are not set.
+    pub(super) unset: Vec<Box<str>>,
+    /// Why HAProxy refuses the line, if it does; the words before the fault are kept.
+    pub(super) fault: Option<Fault>,
+}
+
+/// Why HAProxy refuses a line, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// What is wrong.
+    pub(super) kind: FaultKind,
+    /// The byte in the line that HAProxy points at.
+    pub(super) at: u32,
+}
+
+/// What can be wrong in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FaultKind {
+    /// A quotation mark without its partner.
+    #[error("this quotation mark has no partner on the line")]
+    UnmatchedQuote,
+    /// `${NAME` without `}`.
+    #[error("this `${{` has no matching `}}`")]
+    UnmatchedBrace,
+    /// `$` before something that cannot be a variable name.
+    #[error(
+        "a variable name starts with a letter or `_`; write `\\$` for a dollar sign inside double quotes"
+    )]
+    VariableName,
+    /// `\x` without two hexadecimal digits.
+    #[error("`\\x` needs two hexadecimal digits")]
+    Hexadecimal,
+    /// `${NAME[` without `*]`.
+    #[error("`[` in a variable is only understood as `[*]`")]
+    WordExpansion,
+    /// More words than HAProxy takes.
+    #[error("HAProxy takes at most {MAX_WORDS} words from one line")]
+    TooManyWords,
+}
+
+/// Takes `line`, without its line end, apart.
+pub(super) fn lex(line: &[u8], environment: &Environment, pseudo: &Pseudo<'_>) -> Lexed {
+    let mut lexer = Lexer {
+        line,
+        at: 0,
+        environment,
+        pseudo,
+        single: None,
+        double: None,
+        word: WordBuilder::default(),
+        lexed: Lexed::default(),
+    };
+    lexer.skip_blanks();
+    lexer.word.start = lexer.at;
+    if let Err(fault) = lexer.run() {
+        lexer.lexed.fault = Some(fault);
+    }
+    lexer.finish()
+}
+
+/// What C's `isspace` takes for a blank.
+pub(super) fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r')
+}
+
+#[derive(Default)]
+struct WordBuilder {
+    text: Vec<u8>,
+    start: usize,
+    from_variable: bool,
+}
+
+struct Lexer<'a> {
+    line: &'a [u8],
+    at: usize,
+    environment: &'a Environment,
+    pseudo: &'a Pseudo<'a>,
+    /// Where the open single quote stands.
+    single: Option<usize>,
+    /// Where the open double quote stands.
+    double: Option<usize>,
+    word: WordBuilder,
+    lexed: Lexed,
+}
+
+impl Lexer<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.line.get(self.at).copied()
+    }
+
+    fn peek_at(&self, offset: usize) -> Option<u8> {
+        self.line.get(self.at + offset).copied()
+    }
+
+    fn skip_blanks(&mut self) {
+        while self.peek().is_some_and(is_blank) {
+            self.at += 1;
+        }
+    }
+
+    fn quoted(&self) -> bool {
+        self.single.is_some() || self.double.is_some()
+    }
+
+    fn run(&mut self) -> Result<(), Fault> {
+        while let Some(byte) = self.peek() {
+            match byte {
+                // A carriage return ends the line wherever it stands, as in files from other systems.
+                b'\n' | b'\r' | 0 => break,
+                b'#' if !self.quoted() => {
+                    self.lexed.comment = Some(offset(self.at));
+                    break;
+                }
+                b'"' if self.single.is_none() => {
+                    self.double = if self.double.is_some() {
+                        None
+                    } else {
+                        Some(self.at)
+                    };
+                    self.at += 1;
+                }
+                b'\'' if self.double.is_none() => {
+                    self.single = if self.single.is_some() {
+                        None
+                    } else {
+                        Some(self.at)
+                    };
+                    self.at += 1;
+                }
+                b'\\' if self.single.is_none() => self.escape()?,
+                _ if is_blank(byte) && !self.quoted() => {
+                    let end = self.at;
+                    self.skip_blanks();
+                    self.end_word(end)?;
+                }
+                b'$' if self.double.is_some() => self.variable()?,
+                _ => {
+                    self.word.text.push(byte);
+                    self.at += 1;
+                }
+            }
+        }
+        match self.single.or(self.double) {
+            Some(at) => Err(fault(FaultKind::UnmatchedQuote, at)),
+            None => Ok(()),
+        }
+    }
+
+    /// A backslash: some combinations stand for one character, all others for themselves.
+    fn escape(&mut self) -> Result<(), Fault> {
+        let next = self.peek_at(1);
+        let (byte, length) = match next {
+            Some(byte @ (b' ' | b'\\' | b'#' | b'\'' | b'"')) => (byte, 2),
+            Some(b't') => (b'\t', 2),
+            Some(b'n') => (b'\n', 2),
+            Some(b'r') => (b'\r', 2),
+            Some(b'$') if self.double.is_some() => (b'$', 2),
+            Some(b'x') => {
+                let digits = self
+                    .peek_at(2)
+                    .and_then(hex)
+                    .zip(self.peek_at(3).and_then(hex));
+                let (high, low) = digits.ok_or_else(|| fault(FaultKind::Hexadecimal, self.at))?;
+                (high << 4 | low, 4)
+            }
+            _ => (b'\\', 1),
+        };
+        self.word.text.push(byte);
+        self.at += length;
+        Ok(())
+    }
+
+    /// `$NAME`, `${NAME}`, `${NAME-default}`, `${NAME[*]}`, inside double quotes.
+    fn variable(&mut self) -> Result<(), Fault> {
+        self.at += 1;
+        let brace = (self.peek() == Some(b'{')).then_some(self.at);
+        self.at += usize::from(brace.is_some());
+        let name_start = self.at;
+        if !self
+            .peek()
+            .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'.')
+        {
+            return Err(fault(FaultKind::VariableName, name_start));
+        }
+        self.at += 1;
+        while self
+            .peek()
+            .is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        {
+            self.at += 1;
+        }
+        let name = String::from_utf8_lossy(self.line.get(name_start..self.at).unwrap_or_default());
+        let pseudo = name.starts_with('.');
+        let mut value = if pseudo {
+            self.pseudo
+                .get(&name)
+                .ok_or_else(|| fault(FaultKind::VariableName, name_start))?
+        } else {
+            self.environment.get(&name).map(str::to_owned)
+        }
+        .map(String::into_bytes);
+        let expand = brace.is_some() && self.peek() == Some(b'[');
+        if expand {
+            if self.peek_at(1) != Some(b'*') || self.peek_at(2) != Some(b']') {
+                return Err(fault(FaultKind::WordExpansion, self.at));
+            }
+            self.at += 3;
+        }
+        if let Some(brace) = brace {
+            if self.peek() == Some(b'-') {
+                let default_start = self.at + 1;
+                while self.peek().is_some_and(|byte| byte != b'}') {
+                    self.at += 1;
+                }
+                let default = self.line.get(default_start..self.at).unwrap_or_default();
+                value = value.or_else(|| Some(default.to_owned()));
+            }
+            if self.peek() != Some(b'}') {
+                return Err(fault(FaultKind::UnmatchedBrace, brace));
+            }
+            self.at += 1;
+        }
+        self.word.from_variable = true;
+        match value {
+            Some(value) if expand => self.expand(&value),
+            Some(value) => {
+                self.word.text.extend_from_slice(&value);
+                Ok(())
+            }
+            None => {
+                if !pseudo {
+                    self.lexed.unset.push(name.into());
+                    self.swallow_quote();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// HAProxy drops the closing quote after an unset variable, and the blanks behind it, so that `"${UNSET}"` is no
+    /// empty word; it also glues the next word on.
+    fn swallow_quote(&mut self) {
+        if self.peek() == Some(b'"') {
+            self.at += 1;
+            self.skip_blanks();
+            self.double = None;
+        }
+    }
+
+    /// Every run of blanks in the value starts a new word.
+    fn expand(&mut self, value: &[u8]) -> Result<(), Fault> {
+        let mut bytes = value.iter().copied().peekable();
+        while let Some(byte) = bytes.next() {
+            if is_blank(byte) {
+                while bytes.next_if(|byte| is_blank(*byte)).is_some() {}
+                self.end_word(self.at)?;
+                self.word.from_variable = true;
+            } else {
+                self.word.text.push(byte);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_word(&mut self, end: usize) -> Result<(), Fault> {
+        let word = std::mem::replace(
+            &mut self.word,
+            WordBuilder {
+                start: self.at,
+                ..WordBuilder::default()
+            },
+        );
+        self.lexed.words.push(finished(&word, end));
+        // HAProxy makes room for the next word before it knows whether there is one: a blank after the last counts.
+        if self.lexed.words.len() == MAX_WORDS {
+            return Err(fault(FaultKind::TooManyWords, end));
+        }
+        Ok(())
+    }
+
+    /// The last word; an empty one behind trailing blanks is none.
+    fn finish(mut self) -> Lexed {
+        let word = std::mem::take(&mut self.word);
+        if !word.text.is_empty() {
+            self.lexed.words.push(finished(&word, self.at));
+        }
+        self.lexed
+    }
+}
+
+fn finished(word: &WordBuilder, end: usize) -> Word {
+    // HAProxy's words are C strings: a NUL written as `\x00` ends them.
+    let length = word
+        .text
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(word.text.len());
+    let text = word.text.get(..length).unwrap_or_default();
+    Word {
+        text: String::from_utf8_lossy(text).into(),
+        range: offset(word.start)..offset(end),
+        from_variable: word.from_variable,
+    }
+}
+
+fn fault(kind: FaultKind, at: usize) -> Fault {
+    Fault {
+        kind,
+        at: offset(at),
+    }
+}
+
+/// Lines are far shorter than 4 GiB: the parser refuses larger files.
+fn offset(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+fn hex(byte: u8) -> Option<u8> {
+    char::from(byte)
+        .to_digit(16)
+        .and_then(|digit| u8::try_from(digit).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        let environment = Environment::from_pairs([("A", "va"), ("SP", " x  y "), ("EMPTY", "")]);
+        let lexed = lex(
+            line.as_bytes(),
+            &environment,
+            &Pseudo {
+                line: 7,
+                file: "f.cfg",
+                section: Some("web"),
+            },
+        );
+        assert_eq!(lexed.fault, None, "{line}");
+        lexed
+            .words
+            .into_iter()
+            .map(|word| word.text.into())
+            .collect()
+    }
+
+    fn fault_of(line: &str) -> (FaultKind, u32) {
+        let lexed = lex(
+            line.as_bytes(),
+            &Environment::default(),
+            &Pseudo {
+                line: 1,
+                file: "",
+                section: None,
+            },
+        );
+        let fault = lexed.fault.unwrap();
+        (fault.kind, fault.at)
+    }
+
+    /// Every line of this table was put to HAProxy 2.8.25 (`-dC`).
+    #[test]
+    fn words_as_haproxy_sees_them() {
+        for (line, want) in [
+            (r"a b\", vec!["a", r"b\"]),
+            ("a b # c", vec!["a", "b"]),
+            ("a b#c d", vec!["a", "b"]),
+            (r#"a "b c" d"#, vec!["a", "b c", "d"]),
+            (r"a 'b \n c' d", vec!["a", r"b \n c", "d"]),
+            (
+                r#"a "x\ny" \"q \x41 \1 \$A"#,
+                vec!["a", "x\ny", "\"q", "A", r"\1", r"\$A"],
+            ),
+            (
+                r#"a $A ${A} "$A" "${A}" "${B-de f}" "${A-x}""#,
+                vec!["a", "$A", "${A}", "va", "va", "de f", "va"],
+            ),
+            (r#"a "x${SP[*]}y" z"#, vec!["a", "x", "x", "y", "y", "z"]),
+            (r#"a "${SP[*]}" z"#, vec!["a", "", "x", "y", "", "z"]),
+            (r#"a "${B[*]-p q}" z"#, vec!["a", "p", "q", "z"]),
+            (r#"a "$A[*]" z"#, vec!["a", "va[*]", "z"]),
+            (r#"a "" b"#, vec!["a", "", "b"]),
+            (r#"a b """#, vec!["a", "b"]),
+            (r#"a "${EMPTY}" b"#, vec!["a", "", "b"]),
+            (r#"a "${B}" d"#, vec!["a", "d"]),
+            (r#"a x"${B}" y"#, vec!["a", "xy"]),
+            (r#"a "${B}x" y"#, vec!["a", "x", "y"]),
+            (r#"a "${B} " y"#, vec!["a", " ", "y"]),
+            (r#"a "q${B}"   "z""#, vec!["a", "qz"]),
+            (r#"a "${B-}" d"#, vec!["a", "", "d"]),
+            (r#"a "${A-x}}" d"#, vec!["a", "va}", "d"]),
+            (r#"a "${B-$A}" d"#, vec!["a", "$A", "d"]),
+            (r#"a "${B-x\"y}" d"#, vec!["a", r#"x\"y"#, "d"]),
+            (
+                r#"a '${A}' \'x "\'" "a\'b""#,
+                vec!["a", "${A}", "'x", "'", "a'b"],
+            ),
+            (r#"a "\#" \# #x"#, vec!["a", "#", "#"]),
+            (r#"a "b"c"d" 'e'"f""#, vec!["a", "bcd", "ef"]),
+            (r#"a "\${A}" "\ b""#, vec!["a", "${A}", " b"]),
+            (r"a b\  c", vec!["a", "b ", "c"]),
+            (
+                r#"a "${.LINE} ${.FILE} ${.SECTION}""#,
+                vec!["a", "7 f.cfg web"],
+            ),
+            ("a b\r", vec!["a", "b"]),
+            ("a b\rc d", vec!["a", "b"]),
+            ("c\td\u{b}e\u{c}f", vec!["c", "d", "e", "f"]),
+            (r"a \x00b c", vec!["a", "", "c"]),
+            ("   ", vec![]),
+            ("", vec![]),
+        ] {
+            assert_eq!(words(line), want, "{line}");
+        }
+    }
+
+    #[test]
+    fn faults_where_haproxy_points() {
+        for (line, kind, at) in [
+            (r#"a "b"#, FaultKind::UnmatchedQuote, 2),
+            ("a 'b", FaultKind::UnmatchedQuote, 2),
+            (r#"a "${1}""#, FaultKind::VariableName, 5),
+            (r#"a "$""#, FaultKind::VariableName, 4),
+            (r#"a "${.NOPE}""#, FaultKind::VariableName, 5),
+            (r#"a "${A""#, FaultKind::UnmatchedBrace, 4),
+            (r#"a "${A.b}""#, FaultKind::UnmatchedBrace, 4),
+            (r#"a "${A-b""#, FaultKind::UnmatchedBrace, 4),
+            (r#"a "${A[x]}""#, FaultKind::WordExpansion, 6),
+            (r"a \x4", FaultKind::Hexadecimal, 2),
+        ] {
+            assert_eq!(fault_of(line), (kind, at), "{line}");
+        }
+    }
+
+    #[test]
+    fn sixty_four_words_and_no_more() {
+        let line = vec!["w"; MAX_WORDS].join(" ");
+        assert_eq!(words(&line).len(), MAX_WORDS);
+        assert_eq!(words(&format!("{line}# c")).len(), MAX_WORDS);
+        for more in [" ", " # c", " x"] {
+            assert_eq!(
+                fault_of(&format!("{line}{more}")).0,
+                FaultKind::TooManyWords,
+                "{more:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn ranges_cover_the_words_with_their_quotes() {
+        let line = r#"  server "a b"c 'd' # e"#;
+        let lexed = lex(
+            line.as_bytes(),
+            &Environment::default(),
+            &Pseudo {
+                line: 1,
+                file: "",
+                section: None,
+            },
+        );
+        let raw: Vec<&str> = lexed
+            .words
+            .iter()
+            .map(|word| &line[word.range.start as usize..word.range.end as usize])
+            .collect();
+        assert_eq!(raw, ["server", "\"a b\"c", "'d'"]);
+        assert_eq!(lexed.comment, Some(20));
+    }
+}
