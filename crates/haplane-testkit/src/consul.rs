@@ -230,19 +230,17 @@ impl Consul {
     }
 
     /// Freezes it (SIGSTOP): its ports stay open, nothing answers.
-    pub fn freeze(&mut self) {
+    pub async fn freeze(&mut self) {
         self.process
             .as_mut()
             .expect("a running Consul")
-            .signal(Signal::STOP);
+            .freeze()
+            .await;
     }
 
     /// Ends [`Self::freeze`].
     pub fn thaw(&mut self) {
-        self.process
-            .as_mut()
-            .expect("a running Consul")
-            .signal(Signal::CONT);
+        self.process.as_mut().expect("a running Consul").thaw();
     }
 
     /// Where its HTTP interface listens, for the kit's requests.

@@ -276,9 +276,9 @@ impl Haproxy {
         self.finishing.len()
     }
 
-    /// Stops or continues the process (SIGSTOP, SIGCONT), or any other signal.
-    pub fn signal(&mut self, signal: Signal) {
-        self.current.signal(signal);
+    /// The process itself (the master, if there is one): to freeze it or to send it a signal.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.current
     }
 
     /// Ends it at once, as a crash would.

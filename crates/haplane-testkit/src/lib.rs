@@ -7,10 +7,16 @@
 //! | to get | use |
 //! |---|---|
 //! | a real HAProxy | [`haproxy::Haproxy::start`] |
-//! | a loopback port that no other test has | [`ports::Port::reserve`] |
 //! | a real Consul | [`consul::Consul::start`], [`consul::Cluster::start`] |
+//! | a Consul that misbehaves | [`fake_consul::FakeConsul::start`] |
+//! | servers behind HAProxy | [`origin::Origin::start`] |
+//! | load, and who answered it | [`traffic::send`], [`traffic::Traffic::start`] |
+//! | an agent that HAProxy asks | [`agent_peer::RecordingAgent::start`] |
+//! | to ask an agent as HAProxy does | [`agent_peer::ask`] |
 //! | certificates for HTTPS | [`authority::Authority`] |
-//! | to wait for a condition | [`eventually::eventually`] |
+//! | a loopback port that no other test has | [`ports::Port::reserve`] |
+//! | to wait for a condition | [`eventually::eventually`], [`eventually::throughout`] |
+//! | any other program, ended with its test | [`process::Process`] |
 
 #![allow(
     clippy::unwrap_used,
@@ -21,12 +27,17 @@
     reason = "a test kit: what goes wrong in it is the failure of the test"
 )]
 
+pub mod agent_peer;
 pub mod authority;
 pub mod consul;
 pub mod eventually;
+pub mod fake_consul;
 pub mod haproxy;
 pub mod http;
+mod listening;
+pub mod origin;
 pub mod peers;
 pub mod ports;
 pub mod process;
 pub mod records;
+pub mod traffic;

@@ -57,6 +57,33 @@ impl Process {
         }
     }
 
+    /// Freezes it (SIGSTOP) and waits until every thread of it has stopped: a stop takes a
+    /// moment to reach them all.
+    pub async fn freeze(&mut self) {
+        self.signal(Signal::STOP);
+        let threads = PathBuf::from(format!("/proc/{}/task", self.pid()));
+        eventually(
+            &format!("{} frozen", self.name),
+            Duration::from_secs(5),
+            async || {
+                let running = std::fs::read_dir(&threads)
+                    .expect("our own child's threads")
+                    .filter_map(|thread| {
+                        std::fs::read_to_string(thread.ok()?.path().join("status")).ok()
+                    })
+                    .filter(|status| !status.contains("State:\tT"))
+                    .count();
+                if running == 0 { Ok(()) } else { Err(running) }
+            },
+        )
+        .await;
+    }
+
+    /// Ends [`Self::freeze`].
+    pub fn thaw(&mut self) {
+        self.signal(Signal::CONT);
+    }
+
     /// How it ended, or `None` while it runs.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("to wait for our own child")

@@ -195,7 +195,7 @@ async fn one_connection_too_many_is_reset() {
 #[tokio::test]
 async fn a_frozen_consul_keeps_its_port_and_answers_nothing() {
     let mut consul = Consul::start(Options::new()).await;
-    consul.freeze();
+    consul.freeze().await;
     let request = Request::get("/v1/status/leader");
     let answer =
         tokio::time::timeout(Duration::from_millis(300), request.send(&consul.target())).await;
@@ -206,7 +206,7 @@ async fn a_frozen_consul_keeps_its_port_and_answers_nothing() {
 
 #[tokio::test]
 async fn a_cluster_goes_on_without_its_leader() {
-    let mut cluster = Cluster::start().await;
+    let mut cluster = Cluster::start_with_acl().await;
     cluster.client.put("k", "v").await;
     let leader = cluster.leader().await;
     cluster.servers[leader].kill();
