@@ -9,6 +9,7 @@ pub mod agent_check;
 pub mod cfg;
 pub mod duration;
 pub mod names;
+pub mod runtime_cmd;
 pub mod server_state;
 pub mod show_info;
 pub mod stat_csv;
