@@ -14,6 +14,7 @@ pub mod log;
 pub mod marker;
 pub mod nearest;
 pub mod resolve;
+pub mod slots;
 pub mod snapshot;
 
 pub use desired::{Desired, Value, ValueError};

@@ -1,0 +1,371 @@
+//! What is remembered of one process's slots between two looks at it. HAProxy shows neither what a slot's agent check
+//! sends nor whom a slot is meant for; both are remembered here, and only what was acknowledged counts as known.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use haplane_haproxy::{AdminState, ServerName};
+
+use super::model::{
+    Agent, Endpoint, Instance, InstanceId, Moment, Observed, ObservedSlot, Opening, ProcessId,
+};
+use super::reason::Reason;
+use super::step::{Kind, Step};
+use super::words::Words;
+
+/// Where a slot is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stage {
+    /// Seen for the first time in this process: nothing is remembered.
+    Unknown,
+    /// Out of rotation, quiet, and told that it is free.
+    Free,
+    /// An instance is being brought in.
+    Filling,
+    /// It serves an instance (in whatever admin state that one shall have).
+    Active,
+    /// Its instance left; sessions or an ask may still be under way.
+    Draining,
+    /// Seen quiet once after it left.
+    Idle,
+}
+
+impl Stage {
+    /// Every stage, for gauges.
+    pub const ALL: [Self; 6] = [
+        Self::Unknown,
+        Self::Free,
+        Self::Filling,
+        Self::Active,
+        Self::Draining,
+        Self::Idle,
+    ];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Free => "free",
+            Self::Filling => "filling",
+            Self::Active => "active",
+            Self::Draining => "draining",
+            Self::Idle => "idle",
+        }
+    }
+}
+
+/// What a slot's agent check sends, as far as we were told that it took it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Not known.
+    Unknown,
+    /// That it is free.
+    Free,
+    /// The words of an instance.
+    Words(Words),
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every command was acknowledged.
+    Done,
+    /// Refused, cut off or never answered: some of it may have been done.
+    Unsure,
+}
+
+/// One change of stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// When.
+    pub at: Moment,
+    /// Into which stage.
+    pub stage: Stage,
+    /// Who sits there, or sat there.
+    pub instance: Option<InstanceId>,
+    /// Why; none when HAProxy was simply seen to have got there.
+    pub reason: Option<Reason>,
+}
+
+/// How many transitions of a slot are kept.
+const HISTORY: usize = 8;
+
+/// After a failed step on a slot the next one waits this long, doubled at each failure.
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+const LAST_RETRY: Duration = Duration::from_secs(15);
+
+/// What is remembered of one slot.
+#[derive(Clone, Debug)]
+pub struct SlotMemory {
+    /// Where it is in its life.
+    pub stage: Stage,
+    /// Since when.
+    pub since: Moment,
+    /// Who it is meant for, or was.
+    pub occupant: Option<Instance>,
+    /// What its agent check sends.
+    pub told: Told,
+    /// Whether the last step was acknowledged.
+    pub(super) sure: bool,
+    /// How a slot that is being filled was opened, once it was.
+    pub(super) opened: Option<Opening>,
+    /// How often in a row it was seen quiet since it left.
+    quiet: u8,
+    /// When its sessions were last cut.
+    pub(super) cut_at: Option<Moment>,
+    failures: u32,
+    retry_at: Moment,
+    /// The last transitions, oldest first.
+    pub history: VecDeque<Transition>,
+}
+
+impl SlotMemory {
+    fn new(now: Moment) -> Self {
+        Self {
+            stage: Stage::Unknown,
+            since: now,
+            occupant: None,
+            told: Told::Unknown,
+            sure: true,
+            opened: None,
+            quiet: 0,
+            cut_at: None,
+            failures: 0,
+            retry_at: Moment::default(),
+            history: VecDeque::new(),
+        }
+    }
+
+    /// Whether a step on this slot failed so recently that the next one waits.
+    pub(super) fn waits(&self, now: Moment) -> bool {
+        now < self.retry_at
+    }
+
+    /// Where its occupant listens.
+    pub(super) fn endpoint(&self) -> Option<Endpoint> {
+        self.occupant.as_ref().map(|instance| instance.endpoint)
+    }
+
+    fn enter(&mut self, stage: Stage, reason: Option<Reason>, now: Moment) {
+        if self.stage == stage {
+            return;
+        }
+        self.stage = stage;
+        self.since = now;
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        let instance = self.occupant.as_ref().map(|instance| instance.id.clone());
+        self.history.push_back(Transition {
+            at: now,
+            stage,
+            instance,
+            reason,
+        });
+    }
+
+    fn forget(&mut self, now: Moment) {
+        self.enter(Stage::Unknown, None, now);
+        self.occupant = None;
+        self.told = Told::Unknown;
+        self.sure = true;
+        self.opened = None;
+        self.quiet = 0;
+        self.cut_at = None;
+    }
+
+    /// Takes in what HAProxy shows of the slot now.
+    fn see(&mut self, slot: &ObservedSlot, now: Moment) {
+        match self.stage {
+            Stage::Active if slot.endpoint != self.endpoint() => self.forget(now),
+            Stage::Filling => self.see_filling(slot, now),
+            Stage::Free if slot.sessions > 0 => {
+                self.quiet = 0;
+                self.enter(Stage::Draining, None, now);
+            }
+            Stage::Active | Stage::Free => {}
+            Stage::Unknown if slot.agent != Agent::Absent => self.quiet = 0,
+            Stage::Unknown | Stage::Draining | Stage::Idle => self.see_leaving(slot, now),
+        }
+    }
+
+    /// An opened slot is active once it is seen in the state that it was opened with and no ask from before is under
+    /// way; seen in maintenance instead, such an ask closed it, and it must be prepared again before the agent's next
+    /// answer opens it unchecked.
+    fn see_filling(&mut self, slot: &ObservedSlot, now: Moment) {
+        let Some(opening) = self.opened else { return };
+        let at_home = slot.endpoint == self.endpoint();
+        if !at_home || (slot.admin == AdminState::Maint && opening.admin != AdminState::Maint) {
+            self.opened = None;
+            self.sure = false;
+        } else if !slot.asking {
+            self.enter(Stage::Active, None, now);
+        }
+    }
+
+    /// Quiet twice in a row after it was told to leave: the first look ends an ask that was under way, the second one
+    /// shows that it changed nothing.
+    fn see_leaving(&mut self, slot: &ObservedSlot, now: Moment) {
+        let told = slot.agent == Agent::Absent || self.told == Told::Free;
+        self.quiet = if self.sure && told && slot.is_quiet() {
+            self.quiet.saturating_add(1)
+        } else {
+            0
+        };
+        let stage = match self.quiet {
+            0 if self.stage == Stage::Unknown => Stage::Unknown,
+            0 => Stage::Draining,
+            1 => Stage::Idle,
+            _ => Stage::Free,
+        };
+        self.enter(stage, None, now);
+        if stage == Stage::Free {
+            self.occupant = None;
+            self.opened = None;
+        }
+    }
+}
+
+/// What is remembered of one pool in one process.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    process: Option<ProcessId>,
+    slots: BTreeMap<ServerName, SlotMemory>,
+    waiting: BTreeMap<InstanceId, Moment>,
+    troubles: BTreeMap<InstanceId, (u32, Moment)>,
+}
+
+impl Memory {
+    /// What is remembered of one slot.
+    pub fn slot(&self, server: &ServerName) -> Option<&SlotMemory> {
+        self.slots.get(server)
+    }
+
+    /// All slots that are remembered.
+    pub fn slots(&self) -> impl Iterator<Item = (&ServerName, &SlotMemory)> {
+        self.slots.iter()
+    }
+
+    /// Since when an instance has been without a slot.
+    pub fn waiting_since(&self, id: &InstanceId) -> Option<Moment> {
+        self.waiting.get(id).copied()
+    }
+
+    /// Whether bringing this instance in failed so recently that it waits.
+    pub(super) fn in_trouble(&self, id: &InstanceId, now: Moment) -> bool {
+        self.troubles
+            .get(id)
+            .is_some_and(|(_, retry_at)| now < *retry_at)
+    }
+
+    /// Takes in one complete observation. Another process than last time has forgotten everything, so it is all
+    /// forgotten here too. Returns whether it was another one.
+    pub fn see(&mut self, observed: &Observed, now: Moment) -> bool {
+        let restarted = self
+            .process
+            .is_some_and(|process| process != observed.process);
+        if restarted {
+            for slot in self.slots.values_mut() {
+                slot.forget(now);
+            }
+        }
+        self.process = Some(observed.process);
+        let there: BTreeMap<_, _> = observed
+            .slots
+            .iter()
+            .map(|slot| (&slot.server, slot))
+            .collect();
+        self.slots.retain(|server, _| there.contains_key(server));
+        for slot in &observed.slots {
+            self.slots
+                .entry(slot.server.clone())
+                .or_insert_with(|| SlotMemory::new(now))
+                .see(slot, now);
+        }
+        restarted
+    }
+
+    /// Notes who is without a slot, so that whoever waits longest is served first.
+    pub fn note_waiting<'a>(&mut self, ids: impl Iterator<Item = &'a InstanceId>, now: Moment) {
+        let before = std::mem::take(&mut self.waiting);
+        self.waiting = ids
+            .map(|id| (id.clone(), before.get(id).copied().unwrap_or(now)))
+            .collect();
+        self.troubles.retain(|id, _| self.waiting.contains_key(id));
+    }
+
+    /// Before a step is taken: from now on until it is acknowledged, nothing about the slot is certain.
+    pub fn begin(&mut self, step: &Step, reason: Reason, now: Moment) {
+        let slot = self
+            .slots
+            .entry(step.slot.clone())
+            .or_insert_with(|| SlotMemory::new(now));
+        slot.sure = false;
+        match &step.kind {
+            Kind::Retire { .. } => {
+                slot.told = Told::Unknown;
+                slot.quiet = 0;
+                slot.opened = None;
+                slot.cut_at = None;
+                slot.enter(Stage::Draining, Some(reason), now);
+            }
+            Kind::Cut => slot.cut_at = Some(now),
+            Kind::Delete => {}
+            Kind::Prepare { instance, .. } | Kind::Add { instance, .. } => {
+                slot.occupant = Some(instance.clone());
+                slot.opened = None;
+                slot.quiet = 0;
+                slot.enter(Stage::Filling, Some(reason), now);
+            }
+            Kind::Restate {
+                instance, words, ..
+            } => {
+                slot.occupant = Some(instance.clone());
+                if words.is_some() {
+                    slot.told = Told::Unknown;
+                }
+                slot.enter(Stage::Active, Some(reason), now);
+            }
+            Kind::Open { .. } => {
+                slot.opened = None;
+                slot.told = Told::Unknown;
+            }
+        }
+    }
+
+    /// After a step was taken, with the opening that it was taken with.
+    pub fn end(&mut self, step: &Step, outcome: Outcome, opening: Opening, now: Moment) {
+        let Some(slot) = self.slots.get_mut(&step.slot) else {
+            return;
+        };
+        if outcome == Outcome::Unsure {
+            slot.failures = slot.failures.saturating_add(1);
+            slot.retry_at = now + retry_after(slot.failures);
+            if let (true, Some(instance)) = (step.kind.fills(), step.kind.instance()) {
+                let trouble = self.troubles.entry(instance.id.clone()).or_default();
+                trouble.0 = trouble.0.saturating_add(1);
+                trouble.1 = now + retry_after(trouble.0);
+            }
+            return;
+        }
+        slot.failures = 0;
+        slot.sure = true;
+        match &step.kind {
+            Kind::Retire { .. } => slot.told = Told::Free,
+            Kind::Restate {
+                words: Some(words), ..
+            } => slot.told = Told::Words(words.clone()),
+            Kind::Open { words, .. } => {
+                slot.opened = Some(opening);
+                slot.told = words.clone().map_or(Told::Unknown, Told::Words);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn retry_after(failures: u32) -> Duration {
+    FIRST_RETRY
+        .saturating_mul(1 << failures.saturating_sub(1).min(10))
+        .min(LAST_RETRY)
+}

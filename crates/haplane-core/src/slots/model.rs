@@ -1,0 +1,326 @@
+//! What a plan is made from: instances, slots as HAProxy reports them, and the rules of one pool.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
+use std::ops::Add;
+use std::str::FromStr;
+use std::time::Duration;
+
+use haplane_haproxy::{AdminState, BackendName, Percent, ServerName};
+
+use crate::key::Key;
+
+/// A time on the caller's own monotonic clock, which starts at zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Moment(pub Duration);
+
+impl Moment {
+    /// How long ago `earlier` was; zero when it is not earlier.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration))
+    }
+}
+
+/// Where an instance listens. Two slots of one pool never share one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Endpoint {
+    /// An address, never a name: HAProxy resolves names on its own terms.
+    pub address: IpAddr,
+    /// HAProxy accepts port 0 and takes 70000 for 4464 (facts 7.1); neither can be said here.
+    pub port: NonZeroU16,
+}
+
+impl Endpoint {
+    /// An endpoint, unless the port is 0.
+    pub fn new(address: IpAddr, port: u16) -> Option<Self> {
+        NonZeroU16::new(port).map(|port| Self { address, port })
+    }
+}
+
+/// Why a text is not an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not ADDRESS:PORT with an IP address (IPv6 in brackets) and a port from 1 to 65535"
+)]
+pub struct EndpointError(String);
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let wrong = || EndpointError(text.to_owned());
+        let socket: SocketAddr = text.parse().map_err(|_| wrong())?;
+        let port = NonZeroU16::new(socket.port()).ok_or_else(wrong)?;
+        // A scope such as %eth0 is lost in HAProxy.
+        match socket {
+            SocketAddr::V6(v6) if v6.scope_id() != 0 => Err(wrong()),
+            _ => Ok(Self {
+                address: socket.ip(),
+                port,
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SocketAddr::new(self.address, self.port.get()).fmt(f)
+    }
+}
+
+/// The name under which discovery knows an instance; with the backend before it, the key of its desired state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InstanceId(String);
+
+/// Why a text cannot name an instance.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstanceIdError {
+    /// Nothing, or too long to stand in a key.
+    #[error("an id has 1 to {MAX_ID_BYTES} bytes, this one has {0}")]
+    Length(usize),
+    /// What a key cannot hold.
+    #[error("the id {id:?} cannot hold {character:?}: it becomes part of a key")]
+    Character {
+        /// The whole id.
+        id: String,
+        /// The first bad character.
+        character: char,
+    },
+}
+
+/// Leaves room for a backend's name and a `/` in a key.
+const MAX_ID_BYTES: usize = 180;
+
+impl InstanceId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for InstanceId {
+    type Err = InstanceIdError;
+
+    fn from_str(text: &str) -> Result<Self, InstanceIdError> {
+        if text.is_empty() || text.len() > MAX_ID_BYTES {
+            return Err(InstanceIdError::Length(text.len()));
+        }
+        let wrong = |c: &char| c.is_whitespace() || c.is_control() || matches!(c, ',' | '#' | '"');
+        let bad = text
+            .chars()
+            .find(wrong)
+            .or_else(|| text.ends_with('/').then_some('/'));
+        match bad {
+            Some(character) => Err(InstanceIdError::Character {
+                id: text.to_owned(),
+                character,
+            }),
+            None => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One endpoint that discovery reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// Its name.
+    pub id: InstanceId,
+    /// Where it listens.
+    pub endpoint: Endpoint,
+    /// Where it runs.
+    pub zone: Option<String>,
+    /// Its share of the configured weight; none for all of it.
+    pub weight: Option<Percent>,
+    /// Groups that its desired state also follows, in order of precedence.
+    pub groups: Vec<Key>,
+}
+
+/// The agent check of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Agent {
+    /// The server line has none: its admin state is ours alone.
+    Absent,
+    /// It runs, and whatever it answers overrides us within one interval.
+    On,
+    /// Switched off through the Runtime API, or a dynamic server that was never opened.
+    Off,
+}
+
+/// What HAProxy's own health check makes of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Health {
+    /// The server has no health check: it counts as up whenever it is in rotation.
+    Unchecked,
+    /// Its health check is switched off, or, for a dynamic server, not started yet.
+    Off,
+    /// Checked, and up or coming up.
+    Up,
+    /// Checked, and down.
+    Down,
+}
+
+/// One slot as HAProxy reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedSlot {
+    /// The server's name.
+    pub server: ServerName,
+    /// Where it points; none for a port of 0 or an unresolved name.
+    pub endpoint: Option<Endpoint>,
+    /// Ready, drain or maint.
+    pub admin: AdminState,
+    /// Sessions and queued requests at this moment.
+    pub sessions: u64,
+    /// Its agent check.
+    pub agent: Agent,
+    /// An ask of the agent check is under way: its answer may still change `admin` (facts 12.2).
+    pub asking: bool,
+    /// Its health check.
+    pub health: Health,
+    /// The weight in force.
+    pub weight: u16,
+    /// The weight that the configuration gave.
+    pub configured_weight: u16,
+    /// An explicit check port, if there is one.
+    pub check_port: Option<u16>,
+}
+
+impl ObservedSlot {
+    /// In maintenance, without sessions, and no ask under way that could change that.
+    pub fn is_quiet(&self) -> bool {
+        self.admin == AdminState::Maint && self.sessions == 0 && !self.asking
+    }
+
+    /// Takes traffic of some kind, if only that of persistent sessions.
+    pub fn in_rotation(&self) -> bool {
+        self.admin != AdminState::Maint
+    }
+}
+
+/// Which process answered: after a reload or a restart it is another one, which has forgotten everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProcessId {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in seconds since 1970; numbers are used again.
+    pub started_at: u64,
+}
+
+/// The slots of one pool in one process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// The process that answered.
+    pub process: ProcessId,
+    /// The slots in HAProxy's order.
+    pub slots: Vec<ObservedSlot>,
+}
+
+/// May what is missing from the list be taken out?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Removal {
+    /// Yes: the list is trusted.
+    Allowed,
+    /// No: the list is held. Only what HAProxy finds down may go, and only when its slot is needed.
+    Held,
+}
+
+/// What shall be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The instances, without duplicates.
+    pub serve: Vec<Instance>,
+    /// What to do with slots whose instance is not among them.
+    pub removal: Removal,
+    /// Instances that come and go too often to be given a slot now.
+    pub damped: Vec<InstanceId>,
+}
+
+/// What the responder says of an instance before its slot is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Opening {
+    /// The state to open with.
+    pub admin: AdminState,
+    /// The share of the configured weight, when the responder named one.
+    pub weight: Option<Percent>,
+}
+
+impl Opening {
+    /// In rotation at the configured weight.
+    pub const READY: Self = Self {
+        admin: AdminState::Ready,
+        weight: Some(Percent::FULL),
+    };
+}
+
+/// How a pool's servers come to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `server-template` lines of the configuration.
+    Slots,
+    /// `add server` and `del server` (HAProxy 2.6 and later).
+    Dynamic {
+        /// What every server of ours is called, followed by the instance's id.
+        prefix: String,
+        /// How many there may be.
+        most: usize,
+        /// Parameters of `add server`, such as `check inter 1s weight 100`.
+        parameters: String,
+        /// Whether those parameters ask for an agent check.
+        enrolled: bool,
+    },
+}
+
+/// What to do about a slot that a person changed by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ByHand {
+    /// Put it right.
+    Repair,
+    /// Leave it as it is, and say so.
+    Leave,
+}
+
+/// Which port health checks go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CheckPort {
+    /// What the server line says: the server's own port unless it has `port N`.
+    AsConfigured,
+    /// The instance's port, also where the line or an earlier tool set another one.
+    OfInstance,
+    /// This one.
+    Fixed(NonZeroU16),
+}
+
+/// The rules of one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The backend that the slots are in.
+    pub backend: BackendName,
+    /// Where slots come from.
+    pub mode: Mode,
+    /// Groups that every instance of the pool follows after its own.
+    pub groups: Vec<Key>,
+    /// How long sessions may go on in a slot whose instance left.
+    pub drain_grace: Duration,
+    /// Whether changes by hand are put right.
+    pub by_hand: ByHand,
+    /// Where health checks go.
+    pub check_port: CheckPort,
+}
+
+/// The responder's answers about instances whose slot cannot be told free from in maintenance on purpose.
+pub type Answers = BTreeMap<Endpoint, Opening>;

@@ -1,0 +1,595 @@
+//! The planner: what to do next about every slot of one pool in one process, and why.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use haplane_haproxy::{AdminState, Percent, ServerName};
+
+use super::memory::{Memory, SlotMemory, Stage, Told};
+use super::model::{
+    Agent, Answers, ByHand, CheckPort, Endpoint, Health, Instance, InstanceId, Mode, Moment,
+    Observed, ObservedSlot, Policy, Removal, Wanted,
+};
+use super::reason::Reason;
+use super::step::{Kind, Step};
+use super::words::{Words, share_of_weight, weight_in_force};
+
+/// A step and why it is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// What to do.
+    pub step: Step,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// An instance for which there is no free slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Homeless {
+    /// Who.
+    pub instance: Instance,
+    /// Since when.
+    pub since: Moment,
+}
+
+/// What to do next. Empty when everything is as it should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Steps that make room. They are taken first.
+    pub frees: Vec<Planned>,
+    /// Steps about slots that keep their instance.
+    pub restates: Vec<Planned>,
+    /// Steps that bring instances in.
+    pub fills: Vec<Planned>,
+    /// Who does not fit, longest waiting first.
+    pub homeless: Vec<Homeless>,
+    /// Who could have a slot but comes and goes too often.
+    pub damped: Vec<Instance>,
+    /// Who is kept out because its backend and id are too long for a key, or its slots keep failing.
+    pub refused: Vec<Instance>,
+    /// Slots that a person changed and that are left as they are.
+    pub by_hand: Vec<ServerName>,
+    /// A slot is on its way: look again soon even without steps.
+    pub under_way: bool,
+}
+
+impl Plan {
+    /// All steps in the order in which they are taken: room is made before it is used.
+    pub fn steps(&self) -> impl Iterator<Item = &Planned> {
+        self.frees.iter().chain(&self.restates).chain(&self.fills)
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps().next().is_none()
+    }
+}
+
+/// The instances whose slot is seen in maintenance at their address while nothing is remembered of it: left there when
+/// it was freed, or in maintenance because that is desired? Ask the responder and give [`plan`] its answers.
+pub fn doubtful(observed: &Observed, wanted: &Wanted, memory: &Memory) -> Vec<Instance> {
+    let by_endpoint: BTreeMap<_, _> = wanted.serve.iter().map(|i| (i.endpoint, i)).collect();
+    let unknown = |slot: &&ObservedSlot| {
+        slot.agent != Agent::Absent
+            && !slot.in_rotation()
+            && memory
+                .slot(&slot.server)
+                .is_none_or(|slot| slot.stage == Stage::Unknown)
+    };
+    let at_home = |slot: &ObservedSlot| {
+        slot.endpoint
+            .and_then(|endpoint| by_endpoint.get(&endpoint))
+    };
+    observed
+        .slots
+        .iter()
+        .filter(unknown)
+        .filter_map(at_home)
+        .map(|i| (*i).clone())
+        .collect()
+}
+
+/// Decides what to do next about the slots of one pool in one process. `memory` must have seen `observed`.
+pub fn plan(
+    observed: &Observed,
+    wanted: &Wanted,
+    policy: &Policy,
+    memory: &Memory,
+    answers: &Answers,
+    now: Moment,
+) -> Plan {
+    let mut planner = Planner {
+        wanted,
+        policy,
+        memory,
+        answers,
+        now,
+        by_endpoint: wanted
+            .serve
+            .iter()
+            .map(|instance| (instance.endpoint, instance))
+            .collect(),
+        taken: BTreeSet::new(),
+        free: Vec::new(),
+        leaving: Vec::new(),
+        may_give_way: Vec::new(),
+        soon_free: 0,
+        plan: Plan::default(),
+    };
+    planner.look_at_slots(observed);
+    planner.place_the_rest(observed);
+    planner.plan
+}
+
+struct Planner<'a> {
+    wanted: &'a Wanted,
+    policy: &'a Policy,
+    memory: &'a Memory,
+    answers: &'a Answers,
+    now: Moment,
+    by_endpoint: BTreeMap<Endpoint, &'a Instance>,
+    /// Addresses that a slot serves or is being filled with.
+    taken: BTreeSet<Endpoint>,
+    /// Slots that any instance can have now.
+    free: Vec<&'a ObservedSlot>,
+    /// Slots that only the instance that left them can have again: it need not wait for its own sessions.
+    leaving: Vec<&'a ObservedSlot>,
+    /// Slots of instances that a held list lacks and that HAProxy finds down.
+    may_give_way: Vec<&'a ObservedSlot>,
+    /// Slots on their way to being free.
+    soon_free: usize,
+    plan: Plan,
+}
+
+impl<'a> Planner<'a> {
+    /// Whoever has a slot keeps it: those in rotation choose first, so that of two slots with one address the one that
+    /// serves stays.
+    fn look_at_slots(&mut self, observed: &'a Observed) {
+        let rank =
+            |slot: &ObservedSlot| match self.memory.slot(&slot.server).map(|memory| memory.stage) {
+                Some(Stage::Active) => (0, !slot.in_rotation()),
+                Some(Stage::Filling) => (1, !slot.in_rotation()),
+                _ => (2, !slot.in_rotation()),
+            };
+        let mut slots: Vec<_> = observed.slots.iter().collect();
+        slots.sort_by_key(|slot| rank(slot));
+        for slot in slots {
+            if let Some(memory) = self.memory.slot(&slot.server) {
+                self.look_at(slot, memory);
+            }
+        }
+    }
+
+    fn look_at(&mut self, slot: &'a ObservedSlot, memory: &'a SlotMemory) {
+        if memory.waits(self.now) {
+            // Its endpoint stays taken, so that no other slot gets it meanwhile.
+            self.taken
+                .extend(memory.endpoint().filter(|_| memory.stage == Stage::Active));
+            self.taken
+                .extend(memory.endpoint().filter(|_| memory.stage == Stage::Filling));
+            self.plan.under_way = true;
+            return;
+        }
+        match memory.stage {
+            Stage::Active => self.look_at_active(slot, memory),
+            Stage::Filling => self.look_at_filling(slot, memory),
+            Stage::Unknown => self.look_at_unknown(slot),
+            Stage::Free => self.look_at_free(slot),
+            Stage::Draining | Stage::Idle => self.look_at_leaving(slot, memory),
+        }
+    }
+
+    fn look_at_active(&mut self, slot: &'a ObservedSlot, memory: &SlotMemory) {
+        let Some(occupant) = &memory.occupant else {
+            return;
+        };
+        match self.claim(occupant.endpoint) {
+            Claim::Granted(instance) => self.keep(slot, memory, instance),
+            Claim::Duplicate => self.retire(slot, Reason::Duplicate),
+            Claim::NotListed => self.let_go(slot, Reason::Left),
+        }
+    }
+
+    /// The slot stays with its instance: it may have to be told something.
+    fn keep(&mut self, slot: &ObservedSlot, memory: &SlotMemory, instance: &Instance) {
+        let Some(words) = self.words(instance, slot) else {
+            self.plan.refused.push(instance.clone());
+            return;
+        };
+        let reason = if slot.agent == Agent::Absent {
+            drift_without_agent(slot, instance)
+        } else {
+            match &memory.told {
+                Told::Words(told) if *told == words && slot.agent == Agent::Off => {
+                    Some(Reason::ByHand)
+                }
+                Told::Words(told) if *told == words => None,
+                Told::Words(_) => Some(Reason::WordsChanged),
+                Told::Unknown | Told::Free => Some(Reason::Unconfirmed),
+            }
+        };
+        match reason {
+            None => {}
+            Some(Reason::ByHand) if self.policy.by_hand == ByHand::Leave => {
+                self.plan.by_hand.push(slot.server.clone());
+            }
+            Some(reason) => self.restate(slot, instance, words, reason),
+        }
+    }
+
+    fn restate(&mut self, slot: &ObservedSlot, instance: &Instance, words: Words, reason: Reason) {
+        // What is only made familiar is left exactly as it is; the next look may find more to say.
+        let alone = slot.agent == Agent::Absent && reason != Reason::Unfamiliar;
+        let kind = Kind::Restate {
+            instance: instance.clone(),
+            words: (slot.agent != Agent::Absent).then_some(words),
+            agent: slot.agent,
+            weight: (alone && slot.weight != weight_of(instance, slot))
+                .then(|| share_of(instance, slot)),
+            reopen: alone && slot.admin != AdminState::Ready,
+            check: slot.admin == AdminState::Maint && is_checked(slot),
+        };
+        self.plan.restates.push(planned(slot, kind, reason));
+    }
+
+    fn look_at_filling(&mut self, slot: &'a ObservedSlot, memory: &SlotMemory) {
+        let Some(occupant) = &memory.occupant else {
+            return;
+        };
+        self.plan.under_way = true;
+        let instance = match self.claim(occupant.endpoint) {
+            Claim::Granted(instance) => instance,
+            Claim::Duplicate => return self.retire(slot, Reason::Duplicate),
+            Claim::NotListed => return self.retire(slot, Reason::Left),
+        };
+        if memory.opened.is_some() {
+            return;
+        }
+        let at_home = slot.endpoint == Some(occupant.endpoint);
+        if slot.in_rotation() && !at_home {
+            // Never an address change in rotation: out first, and from the beginning.
+            self.retire(slot, Reason::ByHand);
+        } else if !memory.sure || !at_home || slot.agent == Agent::On || slot.in_rotation() {
+            self.prepare(slot, instance, Reason::Unconfirmed);
+        } else if !slot.asking {
+            self.open(slot, instance);
+        }
+    }
+
+    fn look_at_unknown(&mut self, slot: &'a ObservedSlot) {
+        let instance = slot
+            .endpoint
+            .and_then(|endpoint| self.by_endpoint.get(&endpoint).copied());
+        let kept_out_on_purpose = slot
+            .endpoint
+            .and_then(|endpoint| self.answers.get(&endpoint))
+            .is_some_and(|answer| answer.admin == AdminState::Maint);
+        if slot.in_rotation() || (instance.is_some() && kept_out_on_purpose) {
+            let claim = slot
+                .endpoint
+                .map_or(Claim::NotListed, |endpoint| self.claim(endpoint));
+            match claim {
+                Claim::Granted(instance) => self.adopt(slot, instance),
+                Claim::Duplicate => self.retire(slot, Reason::Duplicate),
+                Claim::NotListed => self.let_go(slot, Reason::NotDiscovered),
+            }
+        } else if slot.agent == Agent::Absent {
+            // In maintenance with nobody else to open it: two quiet looks make it free.
+            self.plan.under_way = true;
+            self.soon_free += 1;
+        } else {
+            self.retire(slot, Reason::Unfamiliar);
+        }
+    }
+
+    fn adopt(&mut self, slot: &ObservedSlot, instance: &Instance) {
+        match self.words(instance, slot) {
+            Some(words) => self.restate(slot, instance, words, Reason::Unfamiliar),
+            None => self.plan.refused.push(instance.clone()),
+        }
+    }
+
+    fn look_at_free(&mut self, slot: &'a ObservedSlot) {
+        let dynamic = matches!(self.policy.mode, Mode::Dynamic { .. });
+        if !slot.in_rotation() && dynamic {
+            self.plan
+                .frees
+                .push(planned(slot, Kind::Delete, Reason::Unused));
+        } else if !slot.in_rotation() {
+            self.free.push(slot);
+        } else if self.policy.by_hand == ByHand::Repair {
+            self.retire(slot, Reason::ByHand);
+        } else {
+            self.plan.by_hand.push(slot.server.clone());
+        }
+    }
+
+    fn look_at_leaving(&mut self, slot: &'a ObservedSlot, memory: &SlotMemory) {
+        self.plan.under_way = true;
+        if !memory.sure {
+            self.retire(slot, Reason::Unconfirmed);
+        } else if slot.in_rotation() {
+            self.retire(slot, Reason::OpenedAgain);
+        } else {
+            self.soon_free += 1;
+            let last = memory.cut_at.unwrap_or(memory.since);
+            if slot.sessions > 0 && self.now.since(last) >= self.policy.drain_grace {
+                self.plan
+                    .frees
+                    .push(planned(slot, Kind::Cut, Reason::GraceOver));
+            }
+            self.leaving.push(slot);
+        }
+    }
+
+    /// Gives everyone who has no slot a free one, and lists those for whom there is none.
+    fn place_the_rest(&mut self, observed: &'a Observed) {
+        let wanted = self.wanted;
+        let mut waiting: Vec<&Instance> = wanted
+            .serve
+            .iter()
+            .filter(|instance| !self.taken.contains(&instance.endpoint))
+            .collect();
+        waiting.sort_by_key(|instance| (self.waiting_since(instance), instance.id.clone()));
+        let damped: BTreeSet<_> = wanted.damped.iter().collect();
+        let mut room = match &self.policy.mode {
+            Mode::Slots => Room::slots(self.memory, &self.free, &self.leaving),
+            Mode::Dynamic {
+                prefix,
+                most,
+                parameters,
+                ..
+            } => Room::dynamic(observed, prefix, *most, parameters),
+        };
+        for instance in waiting {
+            if damped.contains(&instance.id) {
+                self.plan.damped.push(instance.clone());
+            } else if self.memory.in_trouble(&instance.id, self.now) {
+                self.plan.refused.push(instance.clone());
+            } else {
+                self.place(instance, &mut room);
+            }
+        }
+        self.make_the_dead_give_way();
+    }
+
+    fn place(&mut self, instance: &'a Instance, room: &mut Room<'a>) {
+        match room {
+            _ if Words::of(instance, self.policy, 1).is_err() => {
+                self.plan.refused.push(instance.clone());
+            }
+            Room::Slots {
+                at_home,
+                longest_free,
+                used,
+            } => {
+                let home = at_home.get(&instance.endpoint).copied();
+                let slot = home
+                    .into_iter()
+                    .chain(longest_free.by_ref())
+                    .find(|slot| used.insert(&slot.server));
+                match slot {
+                    Some(slot) => self.prepare(slot, instance, Reason::Joined),
+                    None => self.no_room(instance),
+                }
+            }
+            Room::Dynamic {
+                prefix,
+                parameters,
+                names,
+                left,
+            } => match server_name(prefix, &instance.id) {
+                None => self.plan.refused.push(instance.clone()),
+                // Its old server, at another address or on its way out, has the name for a moment longer.
+                Some(server) if *left == 0 || names.contains(&server) => self.no_room(instance),
+                Some(server) => {
+                    *left -= 1;
+                    names.insert(server.clone());
+                    let kind = Kind::Add {
+                        instance: instance.clone(),
+                        parameters: (*parameters).to_owned(),
+                    };
+                    self.plan.fills.push(Planned {
+                        step: Step { slot: server, kind },
+                        reason: Reason::Joined,
+                    });
+                    self.plan.under_way = true;
+                }
+            },
+        }
+    }
+
+    fn no_room(&mut self, instance: &Instance) {
+        let since = self.waiting_since(instance);
+        self.plan.homeless.push(Homeless {
+            instance: instance.clone(),
+            since,
+        });
+    }
+
+    /// While a list is held nothing goes but what HAProxy itself finds down, and that only as far as it is needed.
+    fn make_the_dead_give_way(&mut self) {
+        let needed = self.plan.homeless.len().saturating_sub(self.soon_free);
+        let dead: Vec<_> = self.may_give_way.drain(..).take(needed).collect();
+        for slot in dead {
+            self.retire(slot, Reason::GaveWay);
+        }
+    }
+
+    fn prepare(&mut self, slot: &ObservedSlot, instance: &Instance, reason: Reason) {
+        if let Mode::Dynamic { .. } = self.policy.mode {
+            // A dynamic server is born with its address; one that is not as it was born is replaced.
+            self.retire(slot, reason);
+            return;
+        }
+        let port = instance.endpoint.port.get();
+        let check_port = match self.policy.check_port {
+            CheckPort::AsConfigured => None,
+            CheckPort::OfInstance => slot
+                .check_port
+                .filter(|current| *current != port)
+                .map(|_| port),
+            CheckPort::Fixed(fixed) => Some(fixed.get()),
+        };
+        let kind = Kind::Prepare {
+            instance: instance.clone(),
+            agent: slot.agent,
+            check_port,
+        };
+        self.taken.insert(instance.endpoint);
+        self.plan.fills.push(planned(slot, kind, reason));
+        self.plan.under_way = true;
+    }
+
+    fn open(&mut self, slot: &ObservedSlot, instance: &Instance) {
+        let Some(words) = self.words(instance, slot) else {
+            self.retire(slot, Reason::Left);
+            return;
+        };
+        let dynamic = matches!(self.policy.mode, Mode::Dynamic { .. });
+        let kind = Kind::Open {
+            instance: instance.clone(),
+            words: (slot.agent != Agent::Absent).then_some(words),
+            agent: slot.agent,
+            weight: (slot.agent == Agent::Absent).then(|| share_of(instance, slot)),
+            check: is_checked(slot) || (dynamic && slot.health == Health::Off),
+            dynamic,
+        };
+        self.plan.fills.push(planned(slot, kind, Reason::Prepared));
+    }
+
+    /// The slot's instance is not on the list: it goes, unless the list is held.
+    fn let_go(&mut self, slot: &'a ObservedSlot, reason: Reason) {
+        match self.wanted.removal {
+            Removal::Allowed => self.retire(slot, reason),
+            Removal::Held if slot.health == Health::Down => self.may_give_way.push(slot),
+            Removal::Held => {}
+        }
+    }
+
+    fn retire(&mut self, slot: &ObservedSlot, reason: Reason) {
+        let dynamic = matches!(self.policy.mode, Mode::Dynamic { .. });
+        self.plan.frees.push(planned(
+            slot,
+            Kind::Retire {
+                agent: slot.agent,
+                dynamic,
+            },
+            reason,
+        ));
+        self.plan.under_way = true;
+        self.soon_free += 1;
+    }
+
+    fn claim(&mut self, endpoint: Endpoint) -> Claim<'a> {
+        match self.by_endpoint.get(&endpoint) {
+            None => Claim::NotListed,
+            Some(instance) if self.taken.insert(endpoint) => Claim::Granted(instance),
+            Some(_) => Claim::Duplicate,
+        }
+    }
+
+    fn words(&self, instance: &Instance, slot: &ObservedSlot) -> Option<Words> {
+        Words::of(instance, self.policy, slot.configured_weight).ok()
+    }
+
+    fn waiting_since(&self, instance: &Instance) -> Moment {
+        self.memory.waiting_since(&instance.id).unwrap_or(self.now)
+    }
+}
+
+/// What there is for those who have no slot.
+enum Room<'a> {
+    Slots {
+        /// Slots that already have an address.
+        at_home: BTreeMap<Endpoint, &'a ObservedSlot>,
+        /// Free slots, the one that has been free longest first.
+        longest_free: std::vec::IntoIter<&'a ObservedSlot>,
+        used: BTreeSet<&'a ServerName>,
+    },
+    Dynamic {
+        prefix: &'a str,
+        parameters: &'a str,
+        names: BTreeSet<ServerName>,
+        left: usize,
+    },
+}
+
+impl<'a> Room<'a> {
+    fn slots(memory: &Memory, free: &[&'a ObservedSlot], leaving: &[&'a ObservedSlot]) -> Self {
+        let all = leaving.iter().chain(free);
+        let at_home = all
+            .filter_map(|slot| Some((slot.endpoint?, *slot)))
+            .collect();
+        let mut longest_free = free.to_vec();
+        longest_free.sort_by_key(|slot| memory.slot(&slot.server).map(|memory| memory.since));
+        Self::Slots {
+            at_home,
+            longest_free: longest_free.into_iter(),
+            used: BTreeSet::new(),
+        }
+    }
+
+    fn dynamic(observed: &Observed, prefix: &'a str, most: usize, parameters: &'a str) -> Self {
+        let names: BTreeSet<_> = observed
+            .slots
+            .iter()
+            .map(|slot| slot.server.clone())
+            .collect();
+        let left = most.saturating_sub(names.len());
+        Self::Dynamic {
+            prefix,
+            parameters,
+            names,
+            left,
+        }
+    }
+}
+
+/// What becomes of a slot's wish for an address.
+enum Claim<'a> {
+    Granted(&'a Instance),
+    Duplicate,
+    NotListed,
+}
+
+fn planned(slot: &ObservedSlot, kind: Kind, reason: Reason) -> Planned {
+    Planned {
+        step: Step {
+            slot: slot.server.clone(),
+            kind,
+        },
+        reason,
+    }
+}
+
+/// `health down` is lifted by a passed check only, so it is for slots whose checks run.
+fn is_checked(slot: &ObservedSlot) -> bool {
+    matches!(slot.health, Health::Up | Health::Down)
+}
+
+/// A slot without agent check is ours alone: whatever differs, a person changed it, or the weight did.
+fn drift_without_agent(slot: &ObservedSlot, instance: &Instance) -> Option<Reason> {
+    if slot.admin != AdminState::Ready {
+        return Some(Reason::ByHand);
+    }
+    (slot.weight != weight_of(instance, slot)).then_some(Reason::WordsChanged)
+}
+
+fn share_of(instance: &Instance, slot: &ObservedSlot) -> Percent {
+    share_of_weight(instance, slot.configured_weight).unwrap_or(Percent::FULL)
+}
+
+fn weight_of(instance: &Instance, slot: &ObservedSlot) -> u16 {
+    weight_in_force(share_of(instance, slot), slot.configured_weight)
+}
+
+/// The name of the dynamic server of an instance: the prefix and its id, with `_` for what HAProxy's names cannot hold.
+fn server_name(prefix: &str, id: &InstanceId) -> Option<ServerName> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+    let id: String = id
+        .as_str()
+        .chars()
+        .map(|c| if allowed(c) { c } else { '_' })
+        .collect();
+    format!("{prefix}{id}").parse().ok()
+}

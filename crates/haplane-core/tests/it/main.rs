@@ -1,0 +1,10 @@
+//! Tests of decisions that need more than one module.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that fails says where"
+)]
+
+mod slots;

@@ -1,0 +1,5 @@
+//! The planner in random worlds.
+
+mod chaos;
+mod day;
+mod worlds;

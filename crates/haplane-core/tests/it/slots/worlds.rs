@@ -1,0 +1,92 @@
+//! Many random worlds. `HAPLANE_WORLDS=1000000 cargo nextest run -p haplane-core worlds` for a long night; a failure
+//! names its seed, and `HAPLANE_WORLD=<seed>` runs that one alone.
+
+use super::chaos::{Chaos, Rough};
+
+/// How many worlds an ordinary run visits.
+const WORLDS: u64 = 2000;
+/// Rounds of trouble in each.
+const TROUBLE: usize = 40;
+/// After the trouble, a world must be as it should be within this many rounds.
+const BOUND: usize = 120;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn seeds() -> impl Iterator<Item = u64> {
+    let (first, count) = match number("HAPLANE_WORLD") {
+        Some(seed) => (seed, 1),
+        None => (0, number("HAPLANE_WORLDS").unwrap_or(WORLDS)),
+    };
+    first..first + count
+}
+
+fn live_through(seed: u64, rough: Rough) {
+    let mut chaos = Chaos::new(seed, rough);
+    for _ in 0..TROUBLE {
+        chaos.stir();
+        chaos.round();
+    }
+    chaos.calm();
+    let mut quiet = 0;
+    for _ in 0..BOUND {
+        chaos.settle();
+        let plan = chaos.round();
+        quiet = if plan.is_empty() && !plan.under_way {
+            quiet + 1
+        } else {
+            0
+        };
+        // Long enough for every slot's agent check to have asked.
+        if quiet == 16 {
+            return chaos.check_settled();
+        }
+    }
+    chaos.fail("never came to rest");
+}
+
+/// Everything succeeds: instances come, go, move and change their weight.
+#[test]
+fn smooth_worlds() {
+    for seed in seeds() {
+        live_through(
+            seed,
+            Rough {
+                steps_fail: false,
+                restarts: false,
+                hands: false,
+            },
+        );
+    }
+}
+
+/// Steps are refused, cut off, or applied without an answer.
+#[test]
+fn failing_worlds() {
+    for seed in seeds() {
+        live_through(
+            seed,
+            Rough {
+                steps_fail: true,
+                restarts: false,
+                hands: false,
+            },
+        );
+    }
+}
+
+/// And HAProxy restarts, and people change slots by hand.
+#[test]
+fn rough_worlds() {
+    for seed in seeds() {
+        live_through(
+            seed,
+            Rough {
+                steps_fail: true,
+                restarts: true,
+                hands: true,
+            },
+        );
+    }
+}
