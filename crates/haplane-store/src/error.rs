@@ -15,6 +15,42 @@ pub struct StoreError {
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
+impl StoreError {
+    /// An error without a cause.
+    pub fn new(kind: StoreErrorKind, what: impl Into<String>) -> Self {
+        Self {
+            kind,
+            what: what.into(),
+            source: None,
+        }
+    }
+
+    /// The same error with its cause.
+    #[must_use]
+    pub fn because(self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self {
+            source: Some(source.into()),
+            ..self
+        }
+    }
+
+    /// The whole story in one line: what happened, then its causes.
+    pub fn story(&self) -> String {
+        let mut story = self.what.clone();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let text = error.to_string();
+            // Libraries like to repeat their cause in their own text.
+            if !story.contains(&text) {
+                story.push_str(": ");
+                story.push_str(&text);
+            }
+            cause = error.source();
+        }
+        story
+    }
+}
+
 /// The closed set of store errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StoreErrorKind {

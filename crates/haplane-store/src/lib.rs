@@ -4,8 +4,13 @@
 //! Consul's API that haplane needs. What does not: what a read means (`haplane_core::guard`) and
 //! what a value says (`haplane_core::desired`).
 
+pub mod any;
+pub mod consul;
 pub mod error;
 pub mod store;
+pub mod watch;
 
+pub use any::{AnyStore, Location, StoreSettings};
 pub use error::{CommitError, StoreError, StoreErrorKind};
 pub use store::{Change, Committed, Expected, Store, Transaction};
+pub use watch::{Event, Moment, View, Watch, WatchSettings};

@@ -1,5 +1,6 @@
 //! The one contract that every store keeps.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use haplane_core::guard::{Mode, Reading};
@@ -49,6 +50,36 @@ pub trait Store: Send + Sync {
 
     /// How many keys one transaction can carry.
     fn keys_per_transaction(&self) -> usize;
+}
+
+impl<S: Store> Store for Arc<S> {
+    async fn read(&self, mode: Mode, wait: Duration) -> Result<Reading, StoreError> {
+        S::read(self, mode, wait).await
+    }
+
+    async fn read_path(&self, path: &str) -> Result<Option<Pair>, StoreError> {
+        S::read_path(self, path).await
+    }
+
+    async fn commit(&self, transaction: &Transaction) -> Result<Committed, CommitError> {
+        S::commit(self, transaction).await
+    }
+
+    async fn log(&self, limit: usize) -> Result<Vec<LogEntry>, StoreError> {
+        S::log(self, limit).await
+    }
+
+    async fn log_entry(&self, id: LogId) -> Result<Option<LogEntry>, StoreError> {
+        S::log_entry(self, id).await
+    }
+
+    async fn trim_log(&self, keep: usize) -> Result<usize, StoreError> {
+        S::trim_log(self, keep).await
+    }
+
+    fn keys_per_transaction(&self) -> usize {
+        S::keys_per_transaction(self)
+    }
 }
 
 /// What one transaction writes.

@@ -1,0 +1,280 @@
+//! The one watch loop: follows a store, lets the guard judge each read, and publishes what passed.
+//!
+//! No error ends it and no failed read changes what is published but the account of the failure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use haplane_core::backoff::Backoff;
+use haplane_core::guard::{Arrival, Guard, Probe, Probed, Reading, Refusal, Verdict};
+use haplane_core::marker;
+use haplane_core::snapshot::Snapshot;
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::Store;
+
+mod account;
+
+use account::Account;
+
+/// How the loop waits.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchSettings {
+    /// How long one read may wait for a change. An index from before a loss of data sleeps this long
+    /// (facts 8.1).
+    pub wait: Duration,
+    /// The least time between the beginnings of two reads, so that a busy key cannot spin the loop.
+    pub spacing: Duration,
+    /// The longest pause after a failure.
+    pub longest_pause: Duration,
+}
+
+impl Default for WatchSettings {
+    fn default() -> Self {
+        Self {
+            wait: Duration::from_secs(30),
+            spacing: Duration::from_millis(100),
+            longest_pause: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A point in time, for people and for measuring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// By the calendar.
+    pub at: Timestamp,
+    /// By the clock that never jumps.
+    pub instant: Instant,
+}
+
+impl Moment {
+    /// This moment.
+    pub fn now() -> Self {
+        Self {
+            at: Timestamp::now(),
+            instant: Instant::now(),
+        }
+    }
+}
+
+/// What is known of the store now.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The last snapshot that the guard let pass.
+    pub snapshot: Option<Arc<Snapshot>>,
+    /// When the store last said what we know, or something new that we believe.
+    pub contact: Option<Moment>,
+    /// When the snapshot last changed.
+    pub changed: Option<Moment>,
+    /// What the guard refuses now.
+    pub guard: Option<Guarded>,
+    /// What fails now.
+    pub failure: Option<Failing>,
+}
+
+/// The guard refuses what the store says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guarded {
+    /// Since when, for this reason.
+    pub since: Moment,
+    /// Why.
+    pub reason: Refusal,
+    /// What happened, to what, and what to do.
+    pub detail: String,
+}
+
+/// The store cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failing {
+    /// Since when.
+    pub since: Moment,
+    /// How it fails now.
+    pub kind: StoreErrorKind,
+    /// What happened, to what, and what to do.
+    pub what: String,
+}
+
+/// What the loop tells as it happens, for metrics.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A snapshot was let pass and published.
+    Accepted {
+        /// The snapshot.
+        snapshot: &'a Arc<Snapshot>,
+        /// What it is to the one before.
+        arrival: Arrival,
+        /// The index of the one before.
+        from_index: Option<u64>,
+    },
+    /// The store was reached and said what we know.
+    Unchanged,
+    /// The guard refused a read.
+    Refused(Refusal),
+    /// A read failed.
+    Failed(StoreErrorKind),
+    /// After refusals or failures, the store is well again.
+    Recovered {
+        /// How long it was not.
+        gap: Duration,
+    },
+}
+
+/// The loop. What it observes goes to `observe`, what it knows to the receivers of its views.
+pub struct Watch<S, F> {
+    store: S,
+    guard: Guard,
+    settings: WatchSettings,
+    account: Account<F>,
+}
+
+impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
+    /// A loop that has read nothing yet, and where its views come out. A receiver is woken when the
+    /// snapshot, the guard's word or the failure changes, not at each contact.
+    pub fn new(
+        store: S,
+        guard: Guard,
+        settings: WatchSettings,
+        observe: F,
+    ) -> (Self, watch::Receiver<View>) {
+        let (account, views) = Account::new(observe);
+        let watch = Self {
+            store,
+            guard,
+            settings,
+            account,
+        };
+        (watch, views)
+    }
+
+    /// Follows the store until it is told to stop.
+    pub async fn run(mut self, stop: CancellationToken) {
+        stop.run_until_cancelled(self.follow()).await;
+    }
+
+    async fn follow(&mut self) {
+        let WatchSettings {
+            spacing,
+            longest_pause,
+            ..
+        } = self.settings;
+        let mut backoff = Backoff::new(spacing, spacing * 2, longest_pause);
+        let mut doubts = 0_u32;
+        loop {
+            let earliest = Instant::now() + spacing;
+            let pause = match self.turn().await {
+                Turn::Well => {
+                    backoff.reset();
+                    doubts = 0;
+                    Duration::ZERO
+                }
+                // The first doubt is cleared up at once; a store that stays doubtful is not hurried.
+                Turn::Doubtful if doubts == 0 => {
+                    doubts = 1;
+                    Duration::ZERO
+                }
+                Turn::Doubtful | Turn::Bad => backoff.next_wait(fastrand::f64()),
+            };
+            tokio::time::sleep_until(earliest.max(Instant::now() + pause)).await;
+        }
+    }
+
+    async fn turn(&mut self) -> Turn {
+        let mode = self.guard.next_mode();
+        match self.store.read(mode, self.settings.wait).await {
+            Ok(reading) => self.judge(reading).await,
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    async fn judge(&mut self, reading: Reading) -> Turn {
+        let mut verdict = self.guard.judge(reading);
+        if let Verdict::Probe(probe) = &verdict {
+            verdict = match self.ask_by_name(probe).await {
+                Ok(probed) => self.guard.probed(probed),
+                Err(error) => return self.fail(&error),
+            };
+        }
+        match verdict {
+            Verdict::Accept(snapshot, arrival) => {
+                self.account.accepted(&snapshot, arrival);
+                Turn::Well
+            }
+            Verdict::Unchanged => {
+                self.account.unchanged();
+                Turn::Well
+            }
+            Verdict::Confirm | Verdict::Probe(_) => Turn::Doubtful,
+            Verdict::Refuse(reason) => {
+                let detail = self.explain(reason).await;
+                self.account.refused(reason, detail);
+                Turn::Bad
+            }
+        }
+    }
+
+    fn fail(&mut self, error: &StoreError) -> Turn {
+        self.guard.failed();
+        self.account.failed(error);
+        Turn::Bad
+    }
+
+    /// Asks for each by its own name, where a store cannot hide a missing permission.
+    async fn ask_by_name(&self, probe: &Probe) -> Result<Probed, StoreError> {
+        let marker = [marker::PATH.to_owned()];
+        let paths = match probe {
+            Probe::Marker => &marker[..],
+            Probe::Paths(paths) => paths,
+        };
+        for path in paths {
+            match self.store.read_path(path).await {
+                Ok(None) => {}
+                Ok(Some(_)) => return Ok(Probed::Present),
+                Err(error) if error.kind == StoreErrorKind::Denied => return Ok(Probed::Denied),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Probed::Absent)
+    }
+
+    async fn explain(&self, reason: Refusal) -> String {
+        match reason {
+            Refusal::MarkerMissing => match self.store.read_path(marker::PATH).await {
+                Err(error) => format!("the marker cannot be read: {}", error.story()),
+                Ok(Some(_)) => {
+                    "the marker is there but the list does not show it: the token may not read all \
+                     of the prefix"
+                        .to_owned()
+                }
+                Ok(None) => {
+                    "the prefix has no marker: it was never initialised (run `haplane init`), or \
+                     prefix and store are not the ones that were meant"
+                        .to_owned()
+                }
+            },
+            Refusal::Denied => {
+                "keys vanished from the list, and asked for by name the store denies them: give the \
+                 token its right to read the whole prefix back"
+                    .to_owned()
+            }
+            Refusal::NoLeader => {
+                "the store knows no leader, what it says may be long past: look at the Consul servers"
+                    .to_owned()
+            }
+            Refusal::BadIndex => {
+                "the store gave an index that is none: is it Consul, without a proxy that rewrites?"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+enum Turn {
+    Well,
+    Doubtful,
+    Bad,
+}
