@@ -7,6 +7,7 @@ pub mod ask;
 pub mod backoff;
 pub mod desired;
 pub mod duration;
+pub mod glob;
 pub mod guard;
 pub mod key;
 pub mod kv_path;
@@ -16,6 +17,7 @@ pub mod nearest;
 pub mod resolve;
 pub mod slots;
 pub mod snapshot;
+pub mod target;
 
 pub use desired::{Desired, Value, ValueError};
 pub use key::{Key, KeyError};

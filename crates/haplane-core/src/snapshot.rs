@@ -46,6 +46,8 @@ pub struct Invalid {
     pub version: u64,
     /// The log entry that wrote it.
     pub log_id: Option<LogId>,
+    /// Where the store has it.
+    path: Box<str>,
 }
 
 /// Everything that the store said at one index.
@@ -140,13 +142,14 @@ impl Snapshot {
     fn take_invalid(&mut self, path: String, value: &[u8], version: u64, log_id: Option<LogId>) {
         let text = String::from_utf8_lossy(value);
         let shown: String = text.chars().take(INVALID_TEXT_SHOWN).collect();
-        let name = decode(&path).map_or(path, |key| key.to_string());
+        let name = decode(&path).map_or_else(|_| path.clone(), |key| key.to_string());
         self.invalid.insert(
             name,
             Invalid {
                 text: shown,
                 version,
                 log_id,
+                path: path.into_boxed_str(),
             },
         );
     }
@@ -175,10 +178,11 @@ impl Snapshot {
 
     /// The path at which the store has a key, or would have it.
     pub fn path_of(&self, key: &Key) -> String {
-        match self.keys.get(key).and_then(|stored| stored.path.as_deref()) {
-            Some(path) => path.to_owned(),
-            None => encode(key),
-        }
+        let by_hand = match self.keys.get(key) {
+            Some(stored) => stored.path.as_deref(),
+            None => self.get_invalid(key).map(|invalid| &*invalid.path),
+        };
+        by_hand.map_or_else(|| encode(key), str::to_owned)
     }
 
     /// Whether two snapshots say the same, at whatever index.
