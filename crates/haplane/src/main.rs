@@ -1,1 +1,7 @@
-fn main() {}
+//! `haplane`: the one binary.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    haplane::run(std::env::args_os().collect())
+}

@@ -1,0 +1,198 @@
+//! `haplane show`: desired state in the store, with who, why and since when.
+
+use haplane_core::log::{LogEntry, LogId};
+use haplane_core::target::Among;
+use haplane_core::{Desired, Key, Snapshot, Value};
+use haplane_haproxy::AdminState;
+use haplane_store::StoreErrorKind;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cli::Selection;
+use crate::command::targets;
+use crate::exit::Failure;
+use crate::output::{BAD, Cell, FAINT, GOOD, NOTABLE, Report, Table};
+use crate::session::{Session, stored_names};
+use crate::state::Origins;
+use crate::times;
+
+/// One key as `show` and `status` tell it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShownKey {
+    /// The key, or the path where it is not even a key.
+    pub key: String,
+    /// The word alone, or the invalid text.
+    pub value: String,
+    /// Whether it counts as a value.
+    pub valid: bool,
+    /// From when on it counts as absent.
+    pub until: Option<Timestamp>,
+    /// Whether that time is over.
+    pub expired: bool,
+    /// Who wrote it; `None` when it was written by hand.
+    pub by: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// The ticket.
+    pub ticket: Option<String>,
+    /// When it was written.
+    pub since: Option<Timestamp>,
+    #[serde(skip)]
+    log_id: Option<LogId>,
+    #[serde(skip)]
+    desired: Option<Desired>,
+}
+
+impl ShownKey {
+    fn valid(key: &Key, value: Value, log_id: Option<LogId>, now: Timestamp) -> Self {
+        Self {
+            value: value.desired.to_string(),
+            valid: true,
+            until: value.until,
+            expired: !value.holds_at(now),
+            desired: Some(value.desired),
+            ..Self::unknown(key.to_string(), log_id)
+        }
+    }
+
+    fn unknown(key: String, log_id: Option<LogId>) -> Self {
+        Self {
+            key,
+            value: String::new(),
+            valid: false,
+            until: None,
+            expired: false,
+            by: None,
+            reason: None,
+            ticket: None,
+            since: None,
+            log_id,
+            desired: None,
+        }
+    }
+
+    fn with_origin(mut self, entry: Option<&LogEntry>) -> Self {
+        if let Some(entry) = entry {
+            self.by = Some(entry.by.clone());
+            self.reason.clone_from(&entry.reason);
+            self.ticket.clone_from(&entry.ticket);
+            self.since = Some(entry.at);
+        }
+        self
+    }
+
+    fn value_cell(&self) -> Cell {
+        let style = match self.desired {
+            None => BAD,
+            Some(_) if self.expired => FAINT,
+            Some(Desired::Admin(AdminState::Ready)) => GOOD,
+            Some(_) => NOTABLE,
+        };
+        match self.desired {
+            None => Cell::styled(format!("{:?} is no value", self.value), style),
+            Some(_) => Cell::styled(self.value.clone(), style),
+        }
+    }
+
+    fn until_cell(&self, now: Timestamp) -> Cell {
+        match self.until {
+            None => Cell::from(""),
+            Some(_) if self.expired => Cell::styled("expired", FAINT),
+            Some(until) => format!("in {}", times::between(now, until)).into(),
+        }
+    }
+}
+
+/// Every key of a snapshot in the order of their names, with its origin.
+pub async fn shown_keys(
+    session: &Session,
+    snapshot: &Snapshot,
+    select: impl Fn(&str) -> bool,
+    now: Timestamp,
+) -> Result<Vec<ShownKey>, Failure> {
+    let valid = snapshot
+        .keys()
+        .map(|(key, stored)| ShownKey::valid(key, stored.value, stored.log_id, now));
+    let invalid = snapshot.invalid().map(|(name, bad)| ShownKey {
+        value: bad.text.clone(),
+        ..ShownKey::unknown(name.to_owned(), bad.log_id)
+    });
+    let mut keys: Vec<ShownKey> = valid
+        .chain(invalid)
+        .filter(|one| select(&one.key))
+        .collect();
+    keys.sort_by(|a, b| a.key.cmp(&b.key));
+    let origins = match Origins::of(&session.store, keys.iter().filter_map(|one| one.log_id)).await
+    {
+        // The state is worth seeing without its log.
+        Err(error) if error.kind == StoreErrorKind::Denied => {
+            session
+                .output
+                .warn(&format!("who and why cannot be told: {}", error.story()));
+            Origins::default()
+        }
+        read => read?,
+    };
+    Ok(keys
+        .into_iter()
+        .map(|one| {
+            let entry = origins.get(one.log_id);
+            one.with_origin(entry)
+        })
+        .collect())
+}
+
+/// The keys as a table.
+pub fn table(keys: &[ShownKey], now: Timestamp) -> Table {
+    let mut table = Table::new(&["KEY", "VALUE", "ENDS", "SINCE", "BY", "REASON"]);
+    for key in keys {
+        let since = key
+            .since
+            .map(|since| format!("{} ago", times::between(since, now)));
+        let by = match &key.by {
+            Some(by) => Cell::from(by.clone()),
+            None if key.log_id.is_some() => Cell::styled("not in the log", FAINT),
+            None => Cell::styled("by hand", FAINT),
+        };
+        let ticket = key.ticket.as_ref().map(|ticket| format!("({ticket})"));
+        let reason: Vec<String> = key.reason.iter().cloned().chain(ticket).collect();
+        table.push(vec![
+            key.key.clone().into(),
+            key.value_cell(),
+            key.until_cell(now),
+            since.unwrap_or_default().into(),
+            by,
+            reason.join(" ").into(),
+        ]);
+    }
+    table
+}
+
+/// Shows all keys, or those that the targets name.
+pub async fn run(session: &Session, selection: &Selection) -> Result<Report, Failure> {
+    let now = Timestamp::now();
+    let snapshot = session.read().await?;
+    let targets = targets(&selection.targets, &selection.zones)?;
+    let keys = if targets.is_empty() {
+        shown_keys(session, &snapshot, |_| true, now).await?
+    } else {
+        let wanted = stored_names(&snapshot).expand(&targets, Among::Stored)?;
+        let wanted: Vec<&str> = wanted.iter().map(Key::as_str).collect();
+        let shown = shown_keys(session, &snapshot, |name| wanted.contains(&name), now).await?;
+        for absent in wanted
+            .iter()
+            .filter(|name| shown.iter().all(|one| one.key != **name))
+        {
+            session
+                .output
+                .note(&format!("{absent} is not in the store"));
+        }
+        shown
+    };
+    let report = Report::new(json!({"index": snapshot.index, "keys": keys}));
+    if keys.is_empty() && targets.is_empty() {
+        return Ok(report.line("no keys: every row is ready"));
+    }
+    Ok(report.table(table(&keys, now)))
+}

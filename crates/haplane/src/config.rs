@@ -1,0 +1,163 @@
+//! The configuration of one run: the file, the environment's variables and the flags together.
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+use clap::ArgMatches;
+use haplane_core::nearest::nearest;
+use haplane_daemon::config_file::{Document, Override};
+use haplane_daemon::settings::{KeyDoc, StoreSettings, overrides};
+use haplane_daemon::{ConfigError, Settings};
+
+use crate::exit::Failure;
+
+/// Read when it exists and nothing else is said.
+const DEFAULT_FILE: &str = "/etc/haplane/haplane.toml";
+/// No configuration is larger, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// A file's text with everything that overrides it.
+#[derive(Debug)]
+pub struct Source {
+    name: String,
+    text: String,
+    overrides: Vec<Override>,
+}
+
+impl Source {
+    /// Finds and reads the file, and notes the flags and variables that were given.
+    pub fn read(
+        file: Option<PathBuf>,
+        environment: Option<&str>,
+        matches: &ArgMatches,
+    ) -> Result<Self, Failure> {
+        let (name, text) = match file {
+            Some(file) => (file.display().to_string(), read_file(&file)?),
+            None if fs::exists(DEFAULT_FILE).unwrap_or(true) => {
+                (DEFAULT_FILE.to_owned(), read_file(&DEFAULT_FILE.into())?)
+            }
+            None => ("(no configuration file)".to_owned(), String::new()),
+        };
+        let overrides = overrides(|doc| flag(doc, matches), |name| env::var(name).ok());
+        Ok(Self {
+            name,
+            text,
+            overrides: with_environment(overrides, environment),
+        })
+    }
+
+    /// The document, for reading other parts of it.
+    pub fn document(&self) -> Document<'_> {
+        Document::parse(&self.name, &self.text, self.overrides.clone())
+    }
+
+    /// All settings, or everything that is wrong.
+    pub fn settings(&self) -> Result<Settings, ConfigError> {
+        let document = self.document();
+        let settings = Settings::read(&document);
+        document.finish()?;
+        // Nothing is wrong, so nothing is missing.
+        settings.ok_or_else(|| unreadable(&document))
+    }
+}
+
+/// Every value that is needed and absent was reported; this is only what the types ask for.
+fn unreadable(document: &Document<'_>) -> ConfigError {
+    use haplane_daemon::config_file::{Place, Problem};
+    document.report(Problem::new(Place::File, "a value could not be read"));
+    match document.finish() {
+        Err(error) => error,
+        Ok(()) => unreadable(document),
+    }
+}
+
+fn read_file(file: &PathBuf) -> Result<String, Failure> {
+    let wrong = |why: String| {
+        Failure::usage(format!(
+            "cannot read the configuration {}: {why}",
+            file.display()
+        ))
+    };
+    let size = fs::metadata(file)
+        .map_err(|error| wrong(error.to_string()))?
+        .len();
+    if size > MAX_FILE {
+        return Err(wrong(format!("it has {size} bytes, more than {MAX_FILE}")));
+    }
+    fs::read_to_string(file).map_err(|error| wrong(error.to_string()))
+}
+
+/// The text of a flag, if it was used.
+fn flag(doc: &KeyDoc, matches: &ArgMatches) -> Option<String> {
+    match doc.switch {
+        Some(text) => matches.get_flag(doc.flag).then(|| text.to_owned()),
+        None => matches.get_one::<String>(doc.flag).cloned(),
+    }
+}
+
+/// With `--env NAME` a flag speaks of that environment's store. A variable does not: whoever names an
+/// environment does not mean the store that the shell was set up for.
+fn with_environment(given: Vec<Override>, environment: Option<&str>) -> Vec<Override> {
+    let Some(environment) = environment else {
+        return given;
+    };
+    let of_environment = |one: &Override| {
+        let is_flag = one.origin.starts_with("--");
+        (is_flag && matches!(one.key.as_str(), "store" | "prefix")).then(|| Override {
+            key: format!("env.{environment}.{}", one.key),
+            ..one.clone()
+        })
+    };
+    let more: Vec<Override> = given.iter().filter_map(of_environment).collect();
+    given.into_iter().chain(more).collect()
+}
+
+/// What a writer or reader is pointed at.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The environment's name, if one was picked.
+    pub environment: Option<String>,
+    /// Its store.
+    pub store: StoreSettings,
+    /// Whether writes ask for confirmation.
+    pub confirm: bool,
+    /// A link to show beside its state.
+    pub dashboard: Option<String>,
+    /// Where its agents are, when they are not to be found by Consul.
+    pub agents: Vec<String>,
+}
+
+impl Place {
+    /// The environment of this name, or the one that the top of the file describes.
+    pub fn pick(settings: &Settings, environment: Option<&str>) -> Result<Self, Failure> {
+        let Some(name) = environment else {
+            return Ok(Self {
+                environment: None,
+                store: settings.store.clone(),
+                confirm: false,
+                dashboard: None,
+                agents: Vec::new(),
+            });
+        };
+        let Some(found) = settings.environments.get(name) else {
+            return Err(unknown_environment(settings, name));
+        };
+        Ok(Self {
+            environment: Some(name.to_owned()),
+            store: found.store.clone(),
+            confirm: found.confirm,
+            dashboard: found.dashboard.clone(),
+            agents: found.agents.clone(),
+        })
+    }
+}
+
+fn unknown_environment(settings: &Settings, name: &str) -> Failure {
+    let known: Vec<&str> = settings.environments.keys().map(String::as_str).collect();
+    let advice = match nearest(name, known.iter().copied()).first() {
+        Some(near) => format!("did you mean {near}?"),
+        None if known.is_empty() => "the configuration has no [env.NAME]".to_owned(),
+        None => format!("known: {}", known.join(", ")),
+    };
+    Failure::usage(format!("--env: there is no environment {name:?}; {advice}"))
+}

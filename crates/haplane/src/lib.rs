@@ -1,0 +1,102 @@
+//! The command line of haplane: one module for each command, and what they share.
+//!
+//! What belongs here: words typed and words printed, exit statuses, and the thin code that carries
+//! a decision of `haplane-core` to a store or an agent. What does not: a decision.
+
+pub mod cli;
+pub mod command;
+pub mod config;
+pub mod exit;
+pub mod identity;
+#[cfg(test)]
+mod memory;
+pub mod output;
+pub mod session;
+pub mod state;
+pub mod times;
+pub mod write;
+pub mod writer;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::FromArgMatches;
+
+use cli::{Cli, Command};
+use config::Source;
+use exit::{Exit, Failure};
+use identity::Identity;
+use output::{Output, Report};
+use session::Session;
+
+/// Runs the command of these words (the program's name first) and gives its exit status.
+pub fn run(words: Vec<OsString>) -> ExitCode {
+    let wants_json = words.iter().any(|word| word == "--json");
+    let identity_words: Vec<String> = words
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let parsed = cli::command()
+        .try_get_matches_from(words)
+        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return not_parsed(&error, &Output::new(wants_json)).into(),
+    };
+    let output = Output::new(cli.common.json);
+    let settings = Source::read(
+        cli.common.config.clone(),
+        cli.common.env.as_deref(),
+        &matches,
+    )
+    .and_then(|source| Ok(source.settings()?));
+    let settings = match settings {
+        Ok(settings) => settings,
+        Err(failure) => return output.failure(&failure).into(),
+    };
+    let identity = Identity::of_this_process(&identity_words);
+    match Session::open(settings, &cli.common, output, identity) {
+        Ok(session) => in_session(&session, &cli.command).into(),
+        Err((output, failure)) => output.failure(&failure).into(),
+    }
+}
+
+fn in_session(session: &Session, command: &Command) -> Exit {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(dispatch(session, command)),
+        Err(error) => Err(Failure::new(
+            Exit::Unexpected,
+            format!("cannot start: {error}"),
+        )),
+    };
+    match done {
+        Ok(report) => session.output.report(&report),
+        Err(failure) => session.output.failure(&failure),
+    }
+}
+
+async fn dispatch(session: &Session, command: &Command) -> Result<Report, Failure> {
+    match command {
+        Command::Init(options) => command::init::run(session, options).await,
+        Command::Show(selection) => command::show::run(session, selection).await,
+        Command::Set(options) => command::set::run(session, options).await,
+        Command::Clear(options) => command::clear::run(session, options).await,
+    }
+}
+
+/// Help and version are answers; everything else is wrong usage.
+fn not_parsed(error: &clap::Error, output: &Output) -> Exit {
+    let text = error.render();
+    if error.use_stderr() {
+        let message = text.to_string();
+        let message = message.strip_prefix("error: ").unwrap_or(&message);
+        return output.failure(&Failure {
+            styled: Some(text.ansi().to_string()),
+            ..Failure::usage(message.trim_end())
+        });
+    }
+    output.text(&text.ansi().to_string())
+}

@@ -1,0 +1,232 @@
+//! Everything that a command prints: the only place that writes to stdout and stderr.
+//!
+//! Data goes to stdout, as a table for people or, with `--json`, as one document even when the
+//! command fails. Notes and progress go to stderr. Colours only on a terminal, and never with
+//! `NO_COLOR`. A reader that goes away (`haplane show | head -1`) ends the command quietly.
+
+mod table;
+
+use std::cell::Cell as Shared;
+use std::io::{self, IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+use serde_json::{Map, Value, json};
+
+pub use table::{Cell, Table};
+
+use crate::exit::{Exit, Failure};
+
+/// In rotation, converged, good.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// Out of rotation on purpose, pending.
+pub const NOTABLE: Style = AnsiColor::Yellow.on_default();
+/// Broken, diverged, invalid.
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
+/// Beside the point.
+pub const FAINT: Style = Style::new().dimmed();
+
+/// What a command has to say, in both forms.
+#[derive(Debug)]
+pub struct Report {
+    /// The document for `--json`.
+    pub document: Value,
+    /// The same for people.
+    pub parts: Vec<Part>,
+    /// How the command ends.
+    pub exit: Exit,
+}
+
+/// A piece of a report for people.
+#[derive(Debug)]
+pub enum Part {
+    /// A line, perhaps with style codes in it.
+    Line(String),
+    /// A table.
+    Table(Table),
+}
+
+impl Report {
+    /// A report of a command that is done.
+    pub fn new(document: Value) -> Self {
+        Self {
+            document,
+            parts: Vec::new(),
+            exit: Exit::Done,
+        }
+    }
+
+    /// Adds a line.
+    #[must_use]
+    pub fn line(mut self, line: impl Into<String>) -> Self {
+        self.parts.push(Part::Line(line.into()));
+        self
+    }
+
+    /// Adds a table; one without rows is left out.
+    #[must_use]
+    pub fn table(mut self, table: Table) -> Self {
+        if !table.is_empty() {
+            self.parts.push(Part::Table(table));
+        }
+        self
+    }
+
+    /// Ends with another exit status.
+    #[must_use]
+    pub fn exit(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+}
+
+/// Where a command prints.
+#[derive(Debug)]
+pub struct Output {
+    json: bool,
+    quiet_progress: bool,
+    /// Whether an unfinished progress line stands on the terminal.
+    unfinished: Shared<bool>,
+}
+
+impl Output {
+    /// Output for one run.
+    pub fn new(json: bool) -> Self {
+        Self {
+            json,
+            quiet_progress: !io::stderr().is_terminal(),
+            unfinished: Shared::new(false),
+        }
+    }
+
+    /// Whether a person can be asked something.
+    pub fn can_ask(&self) -> bool {
+        !self.json && io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks for a yes.
+    pub fn confirm(&self, question: &str) -> bool {
+        Self::stderr(&format!("{question} [y/N] "));
+        let mut answer = String::new();
+        let read = io::stdin().read_line(&mut answer);
+        read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    }
+
+    /// Says something beside the data.
+    pub fn note(&self, text: &str) {
+        self.finish_progress();
+        Self::stderr(&format!("{}\n", text.trim_end()));
+    }
+
+    /// Says that something is not as it should be; the command goes on.
+    pub fn warn(&self, text: &str) {
+        self.note(&format!("{NOTABLE}warning:{NOTABLE:#} {text}"));
+    }
+
+    /// Shows how far a wait is: one line that is overwritten, on a terminal only.
+    pub fn progress(&self, text: &str) {
+        if self.quiet_progress {
+            return;
+        }
+        let width = terminal_width(&io::stderr()).unwrap_or(80);
+        let shown: String = text.chars().take(width.saturating_sub(1)).collect();
+        Self::stderr(&format!("\r\x1b[K{shown}"));
+        self.unfinished.set(true);
+    }
+
+    fn finish_progress(&self) {
+        if self.unfinished.replace(false) {
+            Self::stderr("\r\x1b[K");
+        }
+    }
+
+    /// Prints what a command has to say and gives its exit status.
+    pub fn report(&self, report: &Report) -> Exit {
+        self.finish_progress();
+        let text = if self.json {
+            pretty(&report.document)
+        } else {
+            Self::render(&report.parts)
+        };
+        Self::stdout(&text, report.exit)
+    }
+
+    /// Clears the terminal, or in a pipe goes on below, for a report that is shown again and again.
+    pub fn start_over(&self) {
+        if io::stdout().is_terminal() && !self.json {
+            Self::stdout("\x1b[H\x1b[2J", Exit::Done);
+        }
+    }
+
+    /// Prints why a command failed and gives its exit status.
+    pub fn failure(&self, failure: &Failure) -> Exit {
+        self.finish_progress();
+        match &failure.styled {
+            Some(styled) => Self::stderr(&format!("{}\n", styled.trim_end())),
+            None => Self::stderr(&format!(
+                "{BAD}error:{BAD:#} {}\n",
+                failure.message.trim_end()
+            )),
+        }
+        if !self.json {
+            return failure.exit;
+        }
+        let mut document = match &failure.document {
+            Some(Value::Object(object)) => object.clone(),
+            _ => Map::new(),
+        };
+        let error = json!({"message": failure.message, "exit": failure.exit.status()});
+        document.insert("error".to_owned(), error);
+        Self::stdout(&pretty(&Value::Object(document)), failure.exit)
+    }
+
+    /// Prints a text as it is: help, a completion script, a configuration.
+    pub fn text(&self, text: &str) -> Exit {
+        Self::stdout(text, Exit::Done)
+    }
+
+    fn render(parts: &[Part]) -> String {
+        let width = terminal_width(&io::stdout());
+        let render = |part: &Part| match part {
+            Part::Line(line) => format!("{line}\n"),
+            Part::Table(table) => table.render(width),
+        };
+        parts.iter().map(render).collect()
+    }
+
+    fn stdout(text: &str, exit: Exit) -> Exit {
+        let mut stdout = anstream::AutoStream::auto(io::stdout());
+        match stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush())
+        {
+            Ok(()) => exit,
+            // Whoever read has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit,
+            Err(error) => {
+                Self::stderr(&format!(
+                    "error: cannot write to standard output: {error}\n"
+                ));
+                Exit::Unexpected
+            }
+        }
+    }
+
+    fn stderr(text: &str) {
+        let mut stderr = anstream::AutoStream::auto(io::stderr());
+        // Nobody is left to be told.
+        let _ = stderr.write_all(text.as_bytes());
+    }
+}
+
+fn pretty(document: &Value) -> String {
+    format!("{document:#}\n")
+}
+
+/// The terminal's width in columns; `None` when there is no terminal.
+fn terminal_width(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
+    if !stream.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}

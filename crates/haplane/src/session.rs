@@ -1,0 +1,101 @@
+//! What every command that touches a store runs with.
+
+use haplane_core::target::Known;
+use haplane_core::{Key, Snapshot};
+use haplane_daemon::Settings;
+use haplane_store::AnyStore;
+
+use crate::cli::Common;
+use crate::config::Place;
+use crate::exit::Failure;
+use crate::identity::Identity;
+use crate::output::Output;
+use crate::state::{self, Marker};
+
+/// One run of one command.
+pub struct Session {
+    /// All settings.
+    pub settings: Settings,
+    /// The environment that the command works on.
+    pub place: Place,
+    /// Its store.
+    pub store: AnyStore,
+    /// Where to print.
+    pub output: Output,
+    /// Who runs it.
+    pub identity: Identity,
+}
+
+impl Session {
+    /// Opens the store that the command line and the configuration name.
+    pub fn open(
+        settings: Settings,
+        common: &Common,
+        output: Output,
+        identity: Identity,
+    ) -> Result<Self, (Output, Failure)> {
+        let opened = Place::pick(&settings, common.env.as_deref())
+            .and_then(|place| Ok((open_store(&place)?, place)));
+        match opened {
+            Ok((store, place)) => Ok(Self {
+                settings,
+                place,
+                store,
+                output,
+                identity,
+            }),
+            Err(failure) => Err((output, failure)),
+        }
+    }
+
+    /// Reads the state for a command that only looks.
+    pub async fn read(&self) -> Result<Snapshot, Failure> {
+        let marker = if self.settings.agent.require_marker {
+            Marker::Required
+        } else {
+            Marker::Optional
+        };
+        state::read(&self.store, marker).await
+    }
+
+    /// Reads the state for a command that writes.
+    pub async fn read_to_write(&self) -> Result<Snapshot, Failure> {
+        state::read(&self.store, Marker::MadeByWriting).await
+    }
+
+    /// Lets a person say yes where the environment demands it.
+    pub fn confirm(&self, yes: bool, what: &str) -> Result<(), Failure> {
+        let Some(name) = self
+            .place
+            .environment
+            .as_ref()
+            .filter(|_| self.place.confirm)
+        else {
+            return Ok(());
+        };
+        if yes || (self.output.can_ask() && self.output.confirm(&format!("{what} in {name}?"))) {
+            return Ok(());
+        }
+        Err(Failure::refused(format!(
+            "environment {name} demands confirmation; nothing was written; add --yes when you mean it"
+        )))
+    }
+}
+
+/// The names that the store knows.
+pub fn stored_names(snapshot: &Snapshot) -> Known {
+    let valid = snapshot.keys().map(|(key, _)| key.clone());
+    let invalid = snapshot
+        .invalid()
+        .filter_map(|(name, _)| name.parse::<Key>().ok());
+    Known {
+        stored: valid.chain(invalid).collect(),
+        ..Known::default()
+    }
+}
+
+fn open_store(place: &Place) -> Result<AnyStore, Failure> {
+    Ok(haplane_daemon::open_store(&place.store, |name| {
+        std::env::var(name).ok()
+    })?)
+}

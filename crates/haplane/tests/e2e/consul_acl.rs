@@ -1,0 +1,60 @@
+//! A Consul that denies: every message names the missing permission.
+
+use haplane_testkit::consul::{Consul, MANAGEMENT_TOKEN, Options};
+
+use crate::command::Haplane;
+
+async fn with_policy(consul: &Consul, rules: &str) -> Haplane {
+    consul.set_policy("p", rules).await;
+    let token = consul.create_token(&["p"]).await;
+    Haplane::on(format!("consul:{}", consul.url())).with("CONSUL_HTTP_TOKEN", &token.secret)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_denied_is_status_5_and_names_the_permission() {
+    let consul = Consul::start(Options::new().acl()).await;
+    let nobody = Haplane::on(format!("consul:{}", consul.url()));
+    let manager = nobody.with("CONSUL_HTTP_TOKEN", MANAGEMENT_TOKEN);
+    for words in [
+        &["show"][..],
+        &["set", "canary", "drain"],
+        &["clear", "canary"],
+        &["init"],
+    ] {
+        let run = nobody.run(words).exits(5);
+        assert!(
+            run.stderr.contains("haplane/state/"),
+            "{words:?}: {}",
+            run.stderr
+        );
+    }
+    manager.run(&["set", "canary", "drain"]).exits(0);
+
+    let read_state = r#"key_prefix "haplane/state/" { policy = "read" }"#;
+    let reader = with_policy(&consul, read_state).await;
+    let set = reader.run(&["set", "canary", "maint"]).exits(5);
+    assert!(set.stderr.contains("write"), "{}", set.stderr);
+
+    let all = r#"key_prefix "haplane/" { policy = "write" }"#;
+    let writer = with_policy(&consul, all).await;
+    writer.run(&["set", "canary", "maint"]).exits(0);
+    writer.run(&["clear", "canary"]).exits(0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_without_the_log_is_told_so() {
+    let consul = Consul::start(Options::new().acl()).await;
+    let nobody = Haplane::on(format!("consul:{}", consul.url()));
+    nobody
+        .with("CONSUL_HTTP_TOKEN", MANAGEMENT_TOKEN)
+        .run(&["set", "canary", "drain"])
+        .exits(0);
+    let reader = with_policy(
+        &consul,
+        r#"key_prefix "haplane/state/" { policy = "read" }"#,
+    )
+    .await;
+    let show = reader.run(&["show"]).exits(0);
+    assert!(show.stdout.contains("canary  drain"), "{}", show.stdout);
+    assert!(show.stderr.contains("haplane/log/"), "{}", show.stderr);
+}
