@@ -1,1 +1,13 @@
-//! (to come)
+//! The daemon beside each HAProxy: it follows the store and answers agent checks.
+//!
+//! Three parts that wait for nobody: the *watcher* replaces the snapshot whenever the store changes,
+//! the *responder* answers from it on a thread of its own, and the HTTP side tells people and other
+//! programs what was asked and answered. The agent does not know which servers exist; HAProxy tells
+//! it at every check.
+
+pub mod http;
+pub mod metrics;
+pub mod pulse;
+pub mod responder;
+pub mod rows;
+pub mod standing;

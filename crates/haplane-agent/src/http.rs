@@ -1,0 +1,111 @@
+//! The agent's HTTP side: probes, metrics and the JSON that the fleet commands read.
+
+mod view;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::get;
+use jiff::Timestamp;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::metrics::Metrics;
+use crate::pulse::Pulse;
+use crate::rows::Rows;
+use crate::standing::Standing;
+
+/// What the pages show.
+#[derive(Debug)]
+pub struct Shown {
+    /// This node's name.
+    pub node: String,
+    /// The version that runs.
+    pub version: &'static str,
+    /// Since when it runs.
+    pub started_at: Timestamp,
+    /// `consul` or `dir`.
+    pub store_kind: &'static str,
+    /// Where the store is.
+    pub store_address: String,
+    /// How it stands with the store.
+    pub standing: watch::Receiver<Standing>,
+    /// What was asked and answered.
+    pub rows: Arc<Mutex<Rows>>,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+    /// The page of all metrics.
+    pub registry: Arc<Registry>,
+    /// Whether the responder's thread turns.
+    pub pulse: Pulse,
+}
+
+/// The routes.
+pub fn router(shown: Arc<Shown>) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/v1/node", get(node))
+        .route("/v1/state", get(state))
+        .route("/v1/rows", get(rows))
+        .with_state(shown)
+}
+
+type Pages = State<Arc<Shown>>;
+
+async fn healthz(State(shown): Pages) -> Response {
+    match shown.pulse.trouble() {
+        None => (StatusCode::OK, "ok\n").into_response(),
+        Some(trouble) => (StatusCode::SERVICE_UNAVAILABLE, format!("{trouble}\n")).into_response(),
+    }
+}
+
+async fn readyz(State(shown): Pages) -> Response {
+    let readiness = shown.standing.borrow().readiness();
+    match readiness {
+        Ok(text) => (StatusCode::OK, format!("{text}\n")).into_response(),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+    }
+}
+
+async fn metrics(State(shown): Pages) -> Response {
+    let now = Instant::now();
+    let (all, silent) = {
+        let rows = shown.rows();
+        (rows.len(), rows.silent(now))
+    };
+    shown
+        .metrics
+        .verdicts(&[("silent", silent), ("unobserved", all - silent)]);
+    haplane_daemon::metrics::page(&shown.registry)
+}
+
+async fn node(State(shown): Pages) -> Json<view::Node> {
+    Json(view::Node::of(&shown))
+}
+
+async fn state(State(shown): Pages) -> Json<view::State> {
+    Json(view::State::of(&shown.standing.borrow()))
+}
+
+async fn rows(State(shown): Pages) -> Json<Vec<view::Row>> {
+    let records = shown.rows().list();
+    let now = Instant::now();
+    Json(
+        records
+            .iter()
+            .map(|record| view::Row::of(record, now))
+            .collect(),
+    )
+}
+
+impl Shown {
+    fn rows(&self) -> std::sync::MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

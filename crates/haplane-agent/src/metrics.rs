@@ -1,0 +1,287 @@
+//! The agent's metrics. Their names are contracts; a row's name is never a label.
+
+use std::time::Duration;
+
+use haplane_core::guard;
+use haplane_core::resolve::{AnswerKind, Decision};
+use haplane_core::snapshot::Snapshot;
+use haplane_store::StoreErrorKind;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::rows::Remembered;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Value {
+    value: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AnswerLabel {
+    answer: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Verdict {
+    verdict: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Stage {
+    stage: &'static str,
+}
+
+/// Every counter and gauge of the agent.
+#[derive(Debug)]
+pub struct Metrics {
+    store_index: Gauge,
+    store_last_contact: Gauge<f64, std::sync::atomic::AtomicU64>,
+    store_last_change: Gauge<f64, std::sync::atomic::AtomicU64>,
+    store_errors: Family<Kind, Counter>,
+    store_restores: Counter,
+    guard_active: Family<Reason, Gauge>,
+    keys: Family<Value, Gauge>,
+    invalid_values: Gauge,
+    answers: Family<AnswerLabel, Counter>,
+    refused: Family<Reason, Counter>,
+    unterminated: Counter,
+    answer_seconds: Histogram,
+    rows: Family<Verdict, Gauge>,
+    rows_without_place: Counter,
+    propagation: Family<Stage, Histogram, fn() -> Histogram>,
+}
+
+/// From 1 ms to about 16 s, doubling: HAProxy's own interval lies in the middle.
+fn propagation_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 15))
+}
+
+impl Metrics {
+    /// Makes all metrics and registers them.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            store_index: Gauge::default(),
+            store_last_contact: Gauge::default(),
+            store_last_change: Gauge::default(),
+            store_errors: Family::default(),
+            store_restores: Counter::default(),
+            guard_active: Family::default(),
+            keys: Family::default(),
+            invalid_values: Gauge::default(),
+            answers: Family::default(),
+            refused: Family::default(),
+            unterminated: Counter::default(),
+            answer_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 15)),
+            rows: Family::default(),
+            rows_without_place: Counter::default(),
+            propagation: Family::new_with_constructor(propagation_buckets),
+        };
+        metrics.make_closed_sets();
+        metrics.register_store(registry);
+        metrics.register_answers(registry);
+        metrics
+    }
+
+    fn register_store(&self, registry: &mut Registry) {
+        registry.register(
+            "haplane_store_index",
+            "Index of the snapshot in force",
+            self.store_index.clone(),
+        );
+        registry.register_with_unit(
+            "haplane_store_last_contact_timestamp",
+            "When the store was last reached and trusted",
+            Unit::Seconds,
+            self.store_last_contact.clone(),
+        );
+        registry.register_with_unit(
+            "haplane_store_last_change_timestamp",
+            "When the snapshot last changed",
+            Unit::Seconds,
+            self.store_last_change.clone(),
+        );
+        registry.register(
+            "haplane_store_errors",
+            "Reads of the store that failed",
+            self.store_errors.clone(),
+        );
+        registry.register(
+            "haplane_store_restores_seen",
+            "Snapshots accepted at a lower index or from a newly initialised store",
+            self.store_restores.clone(),
+        );
+        registry.register(
+            "haplane_store_guard_active",
+            "1 while reads of the store are refused for this reason",
+            self.guard_active.clone(),
+        );
+        registry.register("haplane_keys", "Keys with a valid value", self.keys.clone());
+        registry.register(
+            "haplane_invalid_values",
+            "Keys whose text is not a value; they count as absent",
+            self.invalid_values.clone(),
+        );
+    }
+
+    fn register_answers(&self, registry: &mut Registry) {
+        registry.register("haplane_answers", "Lines answered", self.answers.clone());
+        registry.register(
+            "haplane_refused",
+            "Connections closed without an answer, which changes nothing in HAProxy",
+            self.refused.clone(),
+        );
+        registry.register(
+            "haplane_unterminated_lines",
+            "Lines that came without their line feed and cost 10 ms each",
+            self.unterminated.clone(),
+        );
+        registry.register_with_unit(
+            "haplane_answer",
+            "Time from an accepted connection to its answer",
+            Unit::Seconds,
+            self.answer_seconds.clone(),
+        );
+        registry.register("haplane_rows", "Rows that asked lately", self.rows.clone());
+        registry.register(
+            "haplane_rows_without_place",
+            "Asks that were answered but not remembered, because too many rows ask",
+            self.rows_without_place.clone(),
+        );
+        registry.register_with_unit(
+            "haplane_propagation",
+            "Time from a change seen in the store to its first answer to a row, or to its \
+             observation in HAProxy",
+            Unit::Seconds,
+            self.propagation.clone(),
+        );
+    }
+
+    /// A series that never moved and a series that is missing are not the same to an alert.
+    fn make_closed_sets(&self) {
+        for kind in StoreErrorKind::ALL {
+            drop(self.store_errors.get_or_create(&Kind {
+                kind: kind.as_str(),
+            }));
+        }
+        for reason in guard::Refusal::ALL {
+            drop(self.guard_active.get_or_create(&Reason {
+                reason: reason.as_str(),
+            }));
+        }
+        for answer in AnswerKind::ALL {
+            drop(self.answers.get_or_create(&AnswerLabel {
+                answer: answer.as_str(),
+            }));
+        }
+        drop(self.propagation.get_or_create(&Stage { stage: "answered" }));
+    }
+
+    pub(crate) fn refused(&self, reason: &'static str) {
+        self.refused.get_or_create(&Reason { reason }).inc();
+    }
+
+    pub(crate) fn unterminated(&self) {
+        self.unterminated.inc();
+    }
+
+    pub(crate) fn answer_took(&self, took: Duration) {
+        self.answer_seconds.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn answered(&self, decision: &Decision, remembered: &Remembered) {
+        self.answers
+            .get_or_create(&AnswerLabel {
+                answer: decision.kind.as_str(),
+            })
+            .inc();
+        match remembered {
+            Remembered::AsBefore => {}
+            Remembered::Changed(since) => {
+                let stage = Stage { stage: "answered" };
+                self.propagation
+                    .get_or_create(&stage)
+                    .observe(since.as_secs_f64());
+            }
+            Remembered::NoPlace => {
+                self.rows_without_place.inc();
+            }
+        }
+    }
+
+    pub(crate) fn store_failed(&self, kind: StoreErrorKind) {
+        self.store_errors
+            .get_or_create(&Kind {
+                kind: kind.as_str(),
+            })
+            .inc();
+    }
+
+    pub(crate) fn store_contact(&self, at: jiff::Timestamp) {
+        self.store_last_contact.set(seconds(at));
+    }
+
+    pub(crate) fn store_restored(&self) {
+        self.store_restores.inc();
+    }
+
+    /// Says which reason reads are refused for, if they are.
+    pub(crate) fn guard(&self, active: Option<guard::Refusal>) {
+        for reason in guard::Refusal::ALL {
+            let gauge = self.guard_active.get_or_create(&Reason {
+                reason: reason.as_str(),
+            });
+            gauge.set(i64::from(active == Some(reason)));
+        }
+    }
+
+    pub(crate) fn snapshot(&self, snapshot: &Snapshot, at: jiff::Timestamp) {
+        self.store_index
+            .set(i64::try_from(snapshot.index).unwrap_or(i64::MAX));
+        self.store_last_change.set(seconds(at));
+        self.invalid_values.set(count(snapshot.invalid().len()));
+        let counts = snapshot.counts();
+        for (value, keys) in [
+            ("ready", counts.ready),
+            ("drain", counts.drain),
+            ("maint", counts.maint),
+            ("weight", counts.weight),
+        ] {
+            self.keys.get_or_create(&Value { value }).set(count(keys));
+        }
+    }
+
+    /// How many rows have which verdict.
+    pub(crate) fn verdicts(&self, verdicts: &[(&'static str, usize)]) {
+        for &(verdict, rows) in verdicts {
+            self.rows
+                .get_or_create(&Verdict { verdict })
+                .set(count(rows));
+        }
+    }
+}
+
+fn count(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "milliseconds since 1970 fit a double"
+)]
+fn seconds(at: jiff::Timestamp) -> f64 {
+    at.as_millisecond() as f64 / 1_000.0
+}

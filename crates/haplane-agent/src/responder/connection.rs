@@ -1,0 +1,92 @@
+//! One connection from its line to its answer.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use haplane_core::ask::{self, Ask};
+use haplane_core::resolve::{Decision, resolve};
+use jiff::Timestamp;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use super::Shared;
+use super::line::{self, Line};
+use crate::rows::Asked;
+
+/// From the first byte to the last: HAProxy waits for two seconds (facts 1).
+const DEADLINE: Duration = Duration::from_secs(1);
+
+/// Why a connection was closed without a byte.
+enum Refused {
+    Line(ask::Refusal),
+    Nothing,
+    Broken,
+}
+
+impl Refused {
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Line(refusal) => refusal.as_str(),
+            Self::Nothing => "closed",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+pub(super) async fn answer(mut stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
+    let came = Instant::now();
+    match timeout(DEADLINE, converse(&mut stream, peer, &shared)).await {
+        Ok(Ok(())) => shared.metrics.answer_took(came.elapsed()),
+        Ok(Err(refused)) => {
+            shared.metrics.refused(refused.as_str());
+            tracing::debug!(%peer, reason = refused.as_str(), "refused a line");
+        }
+        Err(_) => shared.metrics.refused("timeout"),
+    }
+}
+
+async fn converse(
+    stream: &mut TcpStream,
+    peer: SocketAddr,
+    shared: &Shared,
+) -> Result<(), Refused> {
+    let line = match line::read(stream).await.map_err(|_| Refused::Broken)? {
+        Line::Whole(line) => line,
+        Line::Unterminated(line) => {
+            shared.metrics.unterminated();
+            line
+        }
+        Line::TooLong => return Err(Refused::Line(ask::Refusal::TooLong)),
+        Line::Nothing => return Err(Refused::Nothing),
+    };
+    let ask = Ask::parse(&line).map_err(Refused::Line)?;
+    let decision = decide(&line, &ask, peer, shared);
+    let text = decision.answer.line();
+    stream
+        .write_all(text.as_bytes())
+        .await
+        .map_err(|_| Refused::Broken)?;
+    // A peer that is gone by now has its answer or asks again.
+    stream.shutdown().await.or(Ok(()))
+}
+
+fn decide(line: &[u8], ask: &Ask, peer: SocketAddr, shared: &Shared) -> Decision {
+    let now = Timestamp::now();
+    let served = shared.served.borrow().clone();
+    let decision = resolve(ask, &served.snapshot, now, shared.policy);
+    let asked = Asked {
+        line,
+        ask,
+        by: peer.ip(),
+        at: now,
+        decision: &decision,
+        served: &served,
+    };
+    let mut rows = shared.rows.lock().unwrap_or_else(PoisonError::into_inner);
+    let remembered = rows.remember(&asked, Instant::now());
+    drop(rows);
+    shared.metrics.answered(&decision, &remembered);
+    decision
+}

@@ -1,0 +1,291 @@
+//! What was asked, by whom, and what was answered: one record for each distinct line.
+//!
+//! The agent does not know which servers exist; HAProxy tells it at every check, and this is where
+//! that is remembered.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haplane_core::Key;
+use haplane_core::ask::Ask;
+use haplane_core::resolve::Decision;
+use haplane_haproxy::agent_check::Answer;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::responder::Served;
+
+/// The most lines that are remembered. HAProxy with more rows than this is answered all the same.
+pub const MAX_ROWS: usize = 50_000;
+/// A line that nobody asked for this long is forgotten.
+pub const FORGET_AFTER: Duration = Duration::from_hours(1);
+/// A row that has not asked for this many of its own intervals is silent.
+const SILENT_AFTER_INTERVALS: u32 = 3;
+/// The interval of a row that has asked only once: HAProxy's default `agent-inter`.
+const ASSUMED_INTERVAL: Duration = Duration::from_secs(2);
+/// Checks are not punctual; an interval never counts as shorter than this.
+const LEAST_INTERVAL: Duration = Duration::from_millis(500);
+
+/// One ask with its answer, to be remembered.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// The line as it came, without its line feed.
+    pub line: &'a [u8],
+    /// The line, understood.
+    pub ask: &'a Ask,
+    /// The peer.
+    pub by: IpAddr,
+    /// When.
+    pub at: Timestamp,
+    /// What was answered, and why.
+    pub decision: &'a Decision,
+    /// What it was answered from.
+    pub served: &'a Served,
+}
+
+/// What remembering an ask showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remembered {
+    /// The row asks for the first time, or gets the answer that it got before.
+    AsBefore,
+    /// The row's answer changed with the store: this long after the store's change was seen.
+    Changed(Duration),
+    /// There is no place to remember more rows.
+    NoPlace,
+}
+
+/// One distinct line and what is known of it.
+#[derive(Clone, Debug)]
+pub struct RowRecord {
+    /// The row: the first key, or `@free`.
+    pub row: Arc<str>,
+    /// All keys, in order of precedence.
+    pub keys: Vec<Key>,
+    /// The last answer.
+    pub answer: Answer,
+    /// The index of the snapshot it was answered from.
+    pub index: u64,
+    /// The key that decided.
+    pub decided_by: Option<Key>,
+    /// When it asked last.
+    pub last_asked: Timestamp,
+    /// Who asked last.
+    pub asked_by: IpAddr,
+    /// How often it asked.
+    pub asks: u64,
+    /// Since when it gets this answer.
+    pub answered_since: Timestamp,
+    asked: Instant,
+    interval: Option<Duration>,
+}
+
+impl RowRecord {
+    /// How long ago it asked.
+    pub fn silence(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.asked)
+    }
+
+    /// Its own interval between two asks, as seen.
+    pub fn interval(&self) -> Duration {
+        self.interval
+            .unwrap_or(ASSUMED_INTERVAL)
+            .max(LEAST_INTERVAL)
+    }
+
+    /// Whether it has stopped asking.
+    pub fn is_silent(&self, now: Instant) -> bool {
+        self.silence(now) > self.interval() * SILENT_AFTER_INTERVALS
+    }
+
+    fn ask_again(&mut self, asked: &Asked<'_>, now: Instant) -> Remembered {
+        // By time and not by index: a hand edit in a directory does not raise the index.
+        let changed = self.answer != asked.decision.answer && asked.served.since > self.asked;
+        let gap = now.saturating_duration_since(self.asked);
+        // One late check moves the estimate by a quarter; a new interval is learned in a few asks.
+        self.interval = Some(self.interval.map_or(gap, |known| (known * 3 + gap) / 4));
+        self.asked = now;
+        self.asks += 1;
+        self.last_asked = asked.at;
+        self.asked_by = asked.by;
+        self.index = asked.served.snapshot.index;
+        self.decided_by.clone_from(&asked.decision.decided_by);
+        if self.answer != asked.decision.answer {
+            self.answer = asked.decision.answer;
+            self.answered_since = asked.at;
+        }
+        if changed {
+            Remembered::Changed(now.saturating_duration_since(asked.served.since))
+        } else {
+            Remembered::AsBefore
+        }
+    }
+}
+
+/// All rows that asked within the last hour.
+#[derive(Debug, Default)]
+pub struct Rows {
+    by_line: HashMap<Box<[u8]>, RowRecord>,
+}
+
+impl Rows {
+    /// Notes one ask.
+    pub fn remember(&mut self, asked: &Asked<'_>, now: Instant) -> Remembered {
+        if let Some(record) = self.by_line.get_mut(asked.line) {
+            return record.ask_again(asked, now);
+        }
+        if self.by_line.len() >= MAX_ROWS {
+            return Remembered::NoPlace;
+        }
+        let keys = match asked.ask {
+            Ask::Free => Vec::new(),
+            Ask::Row(row) => row.keys.clone(),
+        };
+        let row = keys.first().map_or("@free", Key::as_str).into();
+        let record = RowRecord {
+            row,
+            keys,
+            answer: asked.decision.answer,
+            index: asked.served.snapshot.index,
+            decided_by: asked.decision.decided_by.clone(),
+            last_asked: asked.at,
+            asked_by: asked.by,
+            asks: 1,
+            answered_since: asked.at,
+            asked: now,
+            interval: None,
+        };
+        self.by_line.insert(asked.line.into(), record);
+        Remembered::AsBefore
+    }
+
+    /// Forgets what nobody asked for an hour.
+    pub fn forget_old(&mut self, now: Instant) {
+        self.by_line
+            .retain(|_, record| record.silence(now) < FORGET_AFTER);
+        if self.by_line.capacity() > self.by_line.len().saturating_mul(4) {
+            self.by_line.shrink_to_fit();
+        }
+    }
+
+    /// All records, by row and then by line.
+    pub fn list(&self) -> Vec<RowRecord> {
+        let mut records: Vec<(&[u8], &RowRecord)> = self
+            .by_line
+            .iter()
+            .map(|(line, record)| (line.as_ref(), record))
+            .collect();
+        records.sort_unstable_by(|a, b| (&a.1.row, a.0).cmp(&(&b.1.row, b.0)));
+        records
+            .into_iter()
+            .map(|(_, record)| record.clone())
+            .collect()
+    }
+
+    /// How many lines are remembered.
+    pub fn len(&self) -> usize {
+        self.by_line.len()
+    }
+
+    /// Whether nobody asked yet.
+    pub fn is_empty(&self) -> bool {
+        self.by_line.is_empty()
+    }
+
+    /// How many rows are silent.
+    pub fn silent(&self, now: Instant) -> usize {
+        self.by_line
+            .values()
+            .filter(|record| record.is_silent(now))
+            .count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haplane_core::Snapshot;
+    use haplane_core::resolve::{Policy, resolve};
+    use haplane_core::snapshot::Pair;
+    use std::net::Ipv4Addr;
+
+    fn served(index: u64, canary: &str, since: Instant) -> Served {
+        let pair = Pair {
+            path: "canary".to_owned(),
+            value: canary.as_bytes().to_vec(),
+            version: index,
+            log_id: None,
+        };
+        Served {
+            snapshot: Arc::new(Snapshot::new(index, [pair])),
+            since,
+        }
+    }
+
+    fn ask(rows: &mut Rows, line: &[u8], served: &Served, now: Instant) -> Remembered {
+        let ask = Ask::parse(line).unwrap();
+        let at = Timestamp::UNIX_EPOCH;
+        let decision = resolve(&ask, &served.snapshot, at, Policy::default());
+        let by = Ipv4Addr::LOCALHOST.into();
+        rows.remember(
+            &Asked {
+                line,
+                ask: &ask,
+                by,
+                at,
+                decision: &decision,
+                served,
+            },
+            now,
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_changed_answer_is_timed_from_the_change_of_the_store() {
+        let mut rows = Rows::default();
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let ready = served(1, "ready", start);
+        assert_eq!(
+            ask(&mut rows, b"web/a canary", &ready, after(2)),
+            Remembered::AsBefore
+        );
+        assert_eq!(
+            ask(&mut rows, b"web/a canary", &ready, after(4)),
+            Remembered::AsBefore
+        );
+        let drain = served(2, "drain", after(5));
+        let changed = Remembered::Changed(Duration::from_secs(1));
+        assert_eq!(ask(&mut rows, b"web/a canary", &drain, after(6)), changed);
+        assert_eq!(
+            ask(&mut rows, b"web/a canary", &drain, after(8)),
+            Remembered::AsBefore
+        );
+        let record = &rows.list()[0];
+        assert_eq!(
+            (record.asks, record.index, record.answer),
+            (4, 2, Answer::Drain)
+        );
+        assert_eq!(record.interval(), Duration::from_secs(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rows_fall_silent_and_are_forgotten() {
+        let mut rows = Rows::default();
+        let start = Instant::now();
+        let served = served(1, "ready", start);
+        ask(&mut rows, b"web/a canary", &served, start);
+        ask(&mut rows, b"@free", &served, start);
+        assert_eq!(rows.silent(start + Duration::from_secs(6)), 0);
+        assert_eq!(rows.silent(start + Duration::from_secs(7)), 2);
+        let names: Vec<_> = rows
+            .list()
+            .iter()
+            .map(|record| record.row.to_string())
+            .collect();
+        assert_eq!(names, ["@free", "web/a"]);
+        rows.forget_old(start + FORGET_AFTER);
+        assert!(rows.is_empty());
+    }
+}
