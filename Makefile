@@ -1,0 +1,41 @@
+# The one entrance, for people and for CI alike. `make` alone lists the targets.
+
+.DEFAULT_GOAL := help
+export PATH := $(CURDIR)/.tools/bin:$(PATH)
+.PHONY: help build demo test lint peers tools bench fmt
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: system ## Build the haplane binary (target/debug/haplane)
+	cargo build --locked --bin haplane
+
+demo: system ## Two HAProxy, two agents, four origins and traffic to drain; DEMO=once runs by itself
+	@scripts/peers haproxy-2.8
+	@cargo build --locked --quiet --profile release-quick --bin haplane --example demo
+	@target/release-quick/examples/demo $(DEMO)
+
+test: system peers tools lint ## Everything that has to hold, with real HAProxy and real Consul
+	@cargo build --locked --quiet --bin haplane
+	cargo nextest run --locked --workspace
+
+lint: system ## Formatting and clippy, warnings are errors
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+
+fmt: ## Format the code
+	cargo fmt --all
+
+peers: ## Fetch the real peers of the tests into .peers/
+	@scripts/peers
+
+tools: ## Get the test runner if it is missing
+	@scripts/tools
+
+system:
+	@scripts/system
+
+bench: system peers ## Measure; prints figures, judges nothing
+	@cargo build --locked --quiet --profile release-quick --bin haplane --example bench
+	@target/release-quick/examples/bench
+.PHONY: system
