@@ -10,6 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use haplane_core::resolve::{Absent, Weights};
+use haplane_store::consul::token::TokenSettings;
+use haplane_store::consul::{Consistency, ConsulSettings, Prefix};
+use haplane_store::{Location, StoreSettings};
 
 use crate::config_file::{Document, Given, Section, given};
 
@@ -32,41 +35,6 @@ pub struct Settings {
     pub haproxy: HaproxySettings,
     /// `[env.NAME]`.
     pub environments: BTreeMap<String, Environment>,
-}
-
-/// Where desired state lives, and how to get at it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoreSettings {
-    /// `consul`, `consul:http://…`, `consul:https://…`, `consul:unix:///…` or `dir:/…`.
-    pub location: String,
-    /// The state prefix; ends in `/`.
-    pub state_prefix: String,
-    /// The log prefix; ends in `/`.
-    pub log_prefix: String,
-    /// `[consul] token_file`.
-    pub token_file: Option<PathBuf>,
-    /// `[consul] ca_file`.
-    pub ca_file: Option<PathBuf>,
-    /// `[consul] cert_file`.
-    pub cert_file: Option<PathBuf>,
-    /// `[consul] key_file`.
-    pub key_file: Option<PathBuf>,
-    /// `[consul] datacenter`.
-    pub datacenter: Option<String>,
-    /// `[consul] consistency`.
-    pub consistency: Consistency,
-}
-
-/// How reads that wait for a change are made; the first read is always consistent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Consistency {
-    /// Consul's default mode.
-    #[default]
-    Default,
-    /// Any server may answer.
-    Stale,
-    /// The leader confirms each answer.
-    Consistent,
 }
 
 /// `[agent]`.
@@ -130,32 +98,32 @@ const DEFAULT_STORE: &str = "dir:/var/lib/haplane/state";
 const DEFAULT_PREFIX: &str = "haplane";
 
 impl Settings {
-    /// Reads the whole document. Problems are noted in it; `None` if a value that is needed could
-    /// not be read.
-    pub fn read(document: &Document<'_>) -> Option<Self> {
+    /// Reads the whole document; `variable` looks up Consul's own environment variables. Problems
+    /// are noted in the document; `None` if a value that is needed could not be read.
+    pub fn read(
+        document: &Document<'_>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Option<Self> {
         let root = document.root();
-        let base = StoreSettings {
-            location: DEFAULT_STORE.to_owned(),
-            state_prefix: format!("{DEFAULT_PREFIX}/state/"),
-            log_prefix: format!("{DEFAULT_PREFIX}/log/"),
-            ..StoreSettings::default()
-        };
-        let store = read_store(&root, &base);
+        let base = defaults(&root, variable);
+        let store = base.and_then(|base| read_store(&root, &base));
         let node = root.optional("node", node_name);
         let forgotten_after = root.or("forgotten_after", "24h", given::duration);
         let agent = read_agent(&root.section("agent"));
         let http = read_http(&root.section("http"));
         let haproxy = read_haproxy(&root.section("haproxy"));
-        let environments = root
-            .sections("env")
-            .into_iter()
-            .map(|(name, section)| (name, read_environment(&section, &store)))
-            .collect();
+        let mut environments = BTreeMap::new();
+        for (name, section) in root.sections("env") {
+            let read = store
+                .as_ref()
+                .and_then(|store| read_environment(&section, store));
+            environments.extend(read.map(|environment| (name, environment)));
+        }
         root.leave("sync");
         root.leave("pool");
         root.finish();
         Some(Self {
-            store,
+            store: store?,
             node,
             forgotten_after: forgotten_after?,
             agent: agent?,
@@ -166,42 +134,87 @@ impl Settings {
     }
 }
 
+/// The store when nothing is said in the file: what Consul's own variables say of Consul.
+fn defaults(
+    root: &Section<'_>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<StoreSettings> {
+    let consul = ConsulSettings::from_environment(variable).map_err(|error| {
+        root.report_outside("environment", error.story());
+    });
+    Some(StoreSettings {
+        location: DEFAULT_STORE.parse().ok()?,
+        consul: consul.ok()?,
+        state_prefix: prefix_of(&format!("{DEFAULT_PREFIX}/state")).ok()?,
+        log_prefix: prefix_of(&format!("{DEFAULT_PREFIX}/log")).ok()?,
+    })
+}
+
 /// Reads the store's keys of a section; what is not given there is as in `base`.
-fn read_store(section: &Section<'_>, base: &StoreSettings) -> StoreSettings {
-    let mut store = base.clone();
-    if let Some(location) = section.or("store", &base.location, location) {
-        store.location = location;
-    }
-    if let Some(prefix) = section.optional("prefix", prefix) {
-        store.state_prefix = format!("{prefix}/state/");
-        store.log_prefix = format!("{prefix}/log/");
-    }
-    if let Some(prefix) = section.optional("state_prefix", prefix) {
-        store.state_prefix = format!("{prefix}/");
-    }
-    if let Some(prefix) = section.optional("log_prefix", prefix) {
-        store.log_prefix = format!("{prefix}/");
-    }
-    let one_in_other = store.log_prefix.starts_with(&store.state_prefix)
-        || store.state_prefix.starts_with(&store.log_prefix);
-    if one_in_other {
-        let message = "the state prefix and the log prefix cannot lie within each other";
+fn read_store(section: &Section<'_>, base: &StoreSettings) -> Option<StoreSettings> {
+    let location = section.or("store", &base.location.to_string(), |given| {
+        given::nonempty(given)?
+            .parse::<Location>()
+            .map_err(|error| error.to_string())
+    });
+    let below = |part: &'static str| {
+        move |given: &Given<'_>| {
+            let root = given::nonempty(given)?;
+            prefix_of(&format!("{}/{part}", root.trim_matches('/')))
+        }
+    };
+    let whole = |given: &Given<'_>| prefix_of(&given::nonempty(given)?);
+    let state = section.optional("prefix", below("state"));
+    let log = section.optional("prefix", below("log"));
+    let state = section.optional("state_prefix", whole).or(state);
+    let log = section.optional("log_prefix", whole).or(log);
+    let store = StoreSettings {
+        location: location?,
+        consul: read_consul(&section.section("consul"), &base.consul)?,
+        state_prefix: state.unwrap_or_else(|| base.state_prefix.clone()),
+        log_prefix: log.unwrap_or_else(|| base.log_prefix.clone()),
+    };
+    if store.state_prefix.overlaps(&store.log_prefix) {
         section.report(
             "state_prefix",
-            message,
+            "the state prefix and the log prefix cannot lie within each other",
             "give each its own place, e.g. haplane/state and haplane/log",
         );
     }
-    let consul = section.section("consul");
-    let given = StoreSettings {
-        token_file: consul.optional("token_file", given::path),
-        ca_file: consul.optional("ca_file", given::path),
-        cert_file: consul.optional("cert_file", given::path),
-        key_file: consul.optional("key_file", given::path),
-        datacenter: consul.optional("datacenter", given::nonempty),
-        ..StoreSettings::default()
-    };
-    let consistency = consul.optional("consistency", |given| {
+    Some(store)
+}
+
+/// Reads `[consul]` on top of what is known.
+fn read_consul(section: &Section<'_>, base: &ConsulSettings) -> Option<ConsulSettings> {
+    let mut consul = base.clone();
+    if let Some(file) = section.optional("token_file", given::path) {
+        consul.token = TokenSettings::File(file);
+    }
+    let tls = &mut consul.tls;
+    tls.ca_file = section
+        .optional("ca_file", given::path)
+        .or(tls.ca_file.take());
+    tls.cert_file = section
+        .optional("cert_file", given::path)
+        .or(tls.cert_file.take());
+    tls.key_file = section
+        .optional("key_file", given::path)
+        .or(tls.key_file.take());
+    if tls.cert_file.is_some() != tls.key_file.is_some() {
+        let key = if tls.cert_file.is_some() {
+            "cert_file"
+        } else {
+            "key_file"
+        };
+        section.report(
+            key,
+            "a certificate and its key go together",
+            "give cert_file and key_file, or neither",
+        );
+    }
+    let datacenter = section.optional("datacenter", given::nonempty);
+    consul.datacenter = datacenter.or(consul.datacenter.take());
+    let consistency = section.optional("consistency", |given| {
         given::one_of(
             given,
             &[
@@ -211,26 +224,9 @@ fn read_store(section: &Section<'_>, base: &StoreSettings) -> StoreSettings {
             ],
         )
     });
-    if given.cert_file.is_some() != given.key_file.is_some() {
-        let key = if given.cert_file.is_some() {
-            "cert_file"
-        } else {
-            "key_file"
-        };
-        consul.report(
-            key,
-            "a certificate and its key go together",
-            "give cert_file and key_file, or neither",
-        );
-    }
-    consul.finish();
-    store.token_file = given.token_file.or(store.token_file);
-    store.ca_file = given.ca_file.or(store.ca_file);
-    store.cert_file = given.cert_file.or(store.cert_file);
-    store.key_file = given.key_file.or(store.key_file);
-    store.datacenter = given.datacenter.or(store.datacenter);
-    store.consistency = consistency.unwrap_or(store.consistency);
-    store
+    consul.consistency = consistency.unwrap_or(consul.consistency);
+    section.finish();
+    Some(consul)
 }
 
 fn read_agent(section: &Section<'_>) -> Option<AgentSettings> {
@@ -310,9 +306,9 @@ fn read_haproxy(section: &Section<'_>) -> HaproxySettings {
     settings
 }
 
-fn read_environment(section: &Section<'_>, base: &StoreSettings) -> Environment {
+fn read_environment(section: &Section<'_>, base: &StoreSettings) -> Option<Environment> {
     let environment = Environment {
-        store: read_store(section, base),
+        store: read_store(section, base)?,
         confirm: section
             .or("confirm", "false", given::boolean)
             .unwrap_or(true),
@@ -320,44 +316,11 @@ fn read_environment(section: &Section<'_>, base: &StoreSettings) -> Environment 
         agents: section.optional("agents", given::texts).unwrap_or_default(),
     };
     section.finish();
-    environment
+    Some(environment)
 }
 
-fn location(given: &Given<'_>) -> Result<String, String> {
-    let text = given::nonempty(given)?;
-    let known = text == "consul"
-        || text
-            .strip_prefix("dir:")
-            .is_some_and(|path| !path.is_empty())
-        || ["consul:http://", "consul:https://", "consul:unix:/"]
-            .iter()
-            .any(|form| text.strip_prefix(form).is_some_and(|rest| !rest.is_empty()));
-    if known {
-        Ok(text)
-    } else {
-        Err(format!(
-            "{text:?} is no store; write consul, consul:http://HOST:PORT, consul:https://HOST:PORT, \
-             consul:unix:///PATH or dir:/PATH"
-        ))
-    }
-}
-
-/// A prefix without the slashes around it: Consul's prefixes are string prefixes, so the slash that
-/// ends one is always ours.
-fn prefix(given: &Given<'_>) -> Result<String, String> {
-    let text = given::nonempty(given)?;
-    let trimmed = text.trim_matches('/');
-    let usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
-    if trimmed.is_empty()
-        || !trimmed.chars().all(usual)
-        || trimmed.contains("//")
-        || trimmed.contains("..")
-    {
-        return Err(format!(
-            "{text:?} is no prefix; use letters, digits, . _ - and single /"
-        ));
-    }
-    Ok(trimmed.to_owned())
+fn prefix_of(text: &str) -> Result<Prefix, String> {
+    text.parse::<Prefix>().map_err(|error| error.to_string())
 }
 
 fn node_name(given: &Given<'_>) -> Result<String, String> {

@@ -99,6 +99,12 @@ impl<'d> Section<'d> {
             .report(Problem::new(place, message).help(help));
     }
 
+    /// Notes a problem with something that is not a key at all.
+    pub fn report_outside(&self, origin: &str, message: impl Into<String>) {
+        self.document
+            .report(Problem::new(Place::Outside(origin.to_owned()), message));
+    }
+
     /// A table within this one; empty when it is not in the file.
     #[must_use]
     pub fn section(&self, key: &str) -> Section<'d> {

@@ -3,7 +3,7 @@ use crate::settings::Settings;
 
 fn read(text: &str, overrides: Vec<Override>) -> (Option<Settings>, String) {
     let document = Document::parse("haplane.toml", text, overrides);
-    let settings = Settings::read(&document);
+    let settings = Settings::read(&document, |_| None);
     let report = document
         .finish()
         .err()
@@ -46,8 +46,11 @@ fn an_empty_document_is_the_defaults() {
     let (settings, report) = read("", Vec::new());
     let settings = settings.unwrap();
     assert_eq!(report, "");
-    assert_eq!(settings.store.location, "dir:/var/lib/haplane/state");
-    assert_eq!(settings.store.state_prefix, "haplane/state/");
+    assert_eq!(
+        settings.store.location.to_string(),
+        "dir:/var/lib/haplane/state"
+    );
+    assert_eq!(settings.store.state_prefix.as_str(), "haplane/state/");
     assert_eq!(settings.agent.listen.to_string(), "127.0.0.1:9777");
     assert!(settings.agent.require_marker && settings.agent.register);
 }
@@ -88,16 +91,16 @@ ca_file = "/etc/ca.pem"
         gprd.store.location,
         "consul:https://consul.gprd.example:8501"
     );
-    assert_eq!(gprd.store.state_prefix, "lb/state/");
-    assert_eq!(gprd.store.token_file, settings.store.token_file);
-    assert!(gprd.store.ca_file.is_some() && settings.store.ca_file.is_none());
+    assert_eq!(gprd.store.state_prefix.as_str(), "lb/state/");
+    assert_eq!(gprd.store.consul.token, settings.store.consul.token);
+    assert!(gprd.store.consul.tls.ca_file.is_some() && settings.store.consul.tls.ca_file.is_none());
 }
 
 #[test]
 fn the_effective_configuration_names_its_origins() {
     let text = "[agent]\nlisten = \"127.0.0.1:1\"\n";
     let document = Document::parse("haplane.toml", text, Vec::new());
-    Settings::read(&document);
+    Settings::read(&document, |_| None);
     let effective = document.effective();
     let of = |key: &str| effective.iter().find(|one| one.key == key).unwrap().clone();
     assert_eq!(of("agent.listen").origin, "haplane.toml:2");
