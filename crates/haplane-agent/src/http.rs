@@ -11,7 +11,6 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
@@ -33,7 +32,7 @@ pub struct Shown {
     /// Where the store is.
     pub store_address: String,
     /// How it stands with the store.
-    pub standing: watch::Receiver<Standing>,
+    pub standing: Standing,
     /// What was asked and answered.
     pub rows: Arc<Mutex<Rows>>,
     /// The counters.
@@ -66,7 +65,7 @@ async fn healthz(State(shown): Pages) -> Response {
 }
 
 async fn readyz(State(shown): Pages) -> Response {
-    let readiness = shown.standing.borrow().readiness();
+    let readiness = shown.standing.readiness();
     match readiness {
         Ok(text) => (StatusCode::OK, format!("{text}\n")).into_response(),
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
@@ -90,7 +89,7 @@ async fn node(State(shown): Pages) -> Json<view::Node> {
 }
 
 async fn state(State(shown): Pages) -> Json<view::State> {
-    Json(view::State::of(&shown.standing.borrow()))
+    Json(view::State::of(&shown.standing))
 }
 
 async fn rows(State(shown): Pages) -> Json<Vec<view::Row>> {

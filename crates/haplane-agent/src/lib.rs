@@ -6,8 +6,15 @@
 //! it at every check.
 
 pub mod http;
+pub mod last_good;
 pub mod metrics;
+pub mod parts;
 pub mod pulse;
+pub mod registration;
 pub mod responder;
 pub mod rows;
+pub mod run;
 pub mod standing;
+pub mod watcher;
+
+pub use run::{AgentError, run};

@@ -10,7 +10,6 @@ mod line;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use haplane_core::Snapshot;
@@ -84,18 +83,21 @@ pub struct Shared {
     pub pulse: Pulse,
 }
 
-/// Listens and answers on a thread of its own until stopped. Returns once the port listens.
+/// Listens and answers on a thread of its own until stopped; the thread holds `running`. Returns once
+/// the port listens.
 pub fn start(
     bound: Bound,
     shared: Shared,
     max_connections: usize,
     stop: CancellationToken,
-) -> io::Result<JoinHandle<()>> {
+    running: impl Send + 'static,
+) -> io::Result<()> {
     let (listening, listens) = std::sync::mpsc::sync_channel(1);
-    let thread = std::thread::Builder::new()
+    std::thread::Builder::new()
         .name("responder".to_owned())
         .spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
+            let _running = running;
+        let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
             let runtime = match runtime {
@@ -117,8 +119,7 @@ pub fn start(
             "the responder's thread ended before it listened",
         ))
     };
-    listens.recv().unwrap_or_else(|_| gone())?;
-    Ok(thread)
+    listens.recv().unwrap_or_else(|_| gone())
 }
 
 fn send(to: &std::sync::mpsc::SyncSender<io::Result<()>>, result: io::Result<()>) {

@@ -1,76 +1,55 @@
-//! How the agent stands with its store: what it serves, since when it had contact, what is wrong.
+//! How the agent stands with its store: what it answers from, and what is wrong.
 
-use haplane_core::guard;
-use jiff::Timestamp;
-use tokio::time::Instant;
+use std::sync::Arc;
 
-use crate::responder::Served;
+use haplane_core::Snapshot;
+use haplane_store::View;
+use tokio::sync::watch;
 
-/// A moment on both clocks: one to show, one to measure with.
-#[derive(Clone, Copy, Debug)]
-pub struct Moment {
-    /// For people.
-    pub at: Timestamp,
-    /// For arithmetic.
-    pub instant: Instant,
-}
+use crate::last_good::LastGood;
 
-impl Moment {
-    /// This moment.
-    pub fn now() -> Self {
-        Self {
-            at: Timestamp::now(),
-            instant: Instant::now(),
-        }
-    }
-}
-
-/// Reads are refused.
+/// The store as the watcher sees it, beside what an earlier run had kept of it.
 #[derive(Clone, Debug)]
-pub struct GuardStanding {
-    /// Since when.
-    pub since: Timestamp,
-    /// Why.
-    pub reason: guard::Refusal,
-    /// What happened and what to do.
-    pub detail: String,
-}
-
-/// How things stand.
-#[derive(Clone, Debug, Default)]
 pub struct Standing {
-    /// What is answered from; `None` before the first snapshot.
-    pub served: Option<Served>,
-    /// When the snapshot that is served was kept, if it is the last good one of an earlier run.
-    pub from_last_good: Option<Timestamp>,
-    /// The last time that the store was reached and trusted.
-    pub contact: Option<Moment>,
-    /// Why reads are refused, while they are.
-    pub guard: Option<GuardStanding>,
-    /// The last failure, while the store cannot be read.
-    pub failure: Option<String>,
+    view: watch::Receiver<View>,
+    last_good: Option<Arc<LastGood>>,
 }
 
 impl Standing {
-    /// What is wrong with the store, for people.
-    pub fn trouble(&self) -> Option<String> {
-        let guard = self.guard.as_ref().map(|guard| guard.detail.clone());
-        guard.or_else(|| self.failure.clone())
+    /// A standing that follows the watcher's views.
+    pub fn new(view: watch::Receiver<View>, last_good: Option<LastGood>) -> Self {
+        Self { view, last_good: last_good.map(Arc::new) }
     }
 
-    /// The text of `/readyz`: `Ok` once there is a snapshot.
+    /// What the watcher knows now.
+    pub fn view(&self) -> View {
+        self.view.borrow().clone()
+    }
+
+    /// What is answered from: the store's word, else the one that was kept.
+    pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        let view = self.view.borrow();
+        let kept = || self.last_good.as_ref().map(|kept| Arc::clone(&kept.snapshot));
+        view.snapshot.clone().or_else(kept)
+    }
+
+    /// The text of `/readyz`: `Ok` once there is something to answer from.
     pub fn readiness(&self) -> Result<String, String> {
-        let trouble = || {
-            self.trouble()
-                .unwrap_or_else(|| "the first read is under way".to_owned())
-        };
-        match (&self.served, self.from_last_good) {
-            (None, _) => Err(format!("no snapshot yet: {}", trouble())),
-            (Some(_), Some(kept)) => Ok(format!(
-                "degraded: answering from the snapshot kept at {kept}: {}",
-                trouble()
+        let view = self.view.borrow();
+        let trouble = trouble(&view).unwrap_or_else(|| "the first read is under way".to_owned());
+        match (&view.snapshot, &self.last_good) {
+            (Some(_), _) => Ok("ready".to_owned()),
+            (None, Some(kept)) => Ok(format!(
+                "degraded: answering from the snapshot kept at {}: {trouble}",
+                kept.kept_at
             )),
-            (Some(_), None) => Ok("ready".to_owned()),
+            (None, None) => Err(format!("no snapshot yet: {trouble}")),
         }
     }
+}
+
+/// What is wrong with the store, for people.
+pub fn trouble(view: &View) -> Option<String> {
+    let guard = view.guard.as_ref().map(|guarded| guarded.detail.clone());
+    guard.or_else(|| view.failure.as_ref().map(|failing| failing.what.clone()))
 }

@@ -170,7 +170,7 @@ fn read_store(section: &Section<'_>, base: &StoreSettings) -> Option<StoreSettin
     let log = section.optional("log_prefix", whole).or(log);
     let store = StoreSettings {
         location: location?,
-        consul: read_consul(&section.section("consul"), &base.consul)?,
+        consul: read_consul(&section.section("consul"), &base.consul),
         state_prefix: state.unwrap_or_else(|| base.state_prefix.clone()),
         log_prefix: log.unwrap_or_else(|| base.log_prefix.clone()),
     };
@@ -185,7 +185,7 @@ fn read_store(section: &Section<'_>, base: &StoreSettings) -> Option<StoreSettin
 }
 
 /// Reads `[consul]` on top of what is known.
-fn read_consul(section: &Section<'_>, base: &ConsulSettings) -> Option<ConsulSettings> {
+fn read_consul(section: &Section<'_>, base: &ConsulSettings) -> ConsulSettings {
     let mut consul = base.clone();
     if let Some(file) = section.optional("token_file", given::path) {
         consul.token = TokenSettings::File(file);
@@ -226,7 +226,7 @@ fn read_consul(section: &Section<'_>, base: &ConsulSettings) -> Option<ConsulSet
     });
     consul.consistency = consistency.unwrap_or(consul.consistency);
     section.finish();
-    Some(consul)
+    consul
 }
 
 fn read_agent(section: &Section<'_>) -> Option<AgentSettings> {

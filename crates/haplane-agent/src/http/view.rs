@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use haplane_core::Snapshot;
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::Instant;
@@ -57,8 +58,9 @@ struct Counts {
 
 impl Node {
     pub(super) fn of(shown: &Shown) -> Self {
-        let standing = shown.standing.borrow().clone();
-        let snapshot = standing.served.as_ref().map(|served| &served.snapshot);
+        let view = shown.standing.view();
+        let snapshot = shown.standing.snapshot();
+        let snapshot = snapshot.as_deref();
         Self {
             node: shown.node.clone(),
             version: shown.version,
@@ -71,12 +73,12 @@ impl Node {
                 age_ms: standing
                     .contact
                     .map(|contact| millis(contact.instant.elapsed())),
-                guard: standing.guard.as_ref().map(|guard| Guard {
-                    since: guard.since,
-                    reason: guard.reason.as_str(),
-                    detail: guard.detail.clone(),
+                guard: view.guard.map(|guarded| Guard {
+                    since: guarded.since.at,
+                    reason: guarded.reason.as_str(),
+                    detail: guarded.detail,
                 }),
-                error: standing.failure.clone(),
+                error: view.failure.map(|failing| failing.what),
             },
             haproxy: Vec::new(),
             counts: Counts {
@@ -99,18 +101,19 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn of(standing: &Standing) -> Self {
-        let snapshot = standing.served.as_ref().map(|served| &served.snapshot);
+        let snapshot = standing.snapshot();
+        let snapshot = snapshot.as_deref();
         Self {
             index: snapshot.map(|snapshot| snapshot.index),
-            synced_at: standing.contact.map(|contact| contact.at),
+            synced_at: standing.view().contact.map(|contact| contact.at),
             keys: snapshot
                 .into_iter()
-                .flat_map(|snapshot| snapshot.keys())
+                .flat_map(Snapshot::keys)
                 .map(|(key, stored)| (key.to_string(), stored.value.to_string()))
                 .collect(),
             invalid: snapshot
                 .into_iter()
-                .flat_map(|snapshot| snapshot.invalid())
+                .flat_map(Snapshot::invalid)
                 .map(|(name, invalid)| (name.to_owned(), invalid.text.clone()))
                 .collect(),
         }

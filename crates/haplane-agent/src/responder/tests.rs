@@ -16,7 +16,7 @@ struct Running {
     rows: Arc<Mutex<Rows>>,
     served: watch::Sender<Served>,
     stop: CancellationToken,
-    thread: Option<JoinHandle<()>>,
+    ended: std::sync::mpsc::Receiver<()>,
 }
 
 fn served(pairs: &[(&str, &str)]) -> Served {
@@ -82,9 +82,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.cancel();
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
+        // Disconnects when the thread has ended.
+        let _ = self.ended.recv_timeout(Duration::from_secs(10));
     }
 }
 

@@ -88,7 +88,7 @@ ca_file = "/etc/ca.pem"
     let gprd = &settings.environments["gprd"];
     assert!(gprd.confirm);
     assert_eq!(
-        gprd.store.location,
+        gprd.store.location.to_string(),
         "consul:https://consul.gprd.example:8501"
     );
     assert_eq!(gprd.store.state_prefix.as_str(), "lb/state/");

@@ -1,0 +1,191 @@
+//! The last good snapshot, kept for a start while the store is away.
+//!
+//! Off by default: HAProxy keeps its own state while nobody answers. A site that restarts HAProxy and
+//! agent together may prefer yesterday's answers to none.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haplane_core::Snapshot;
+use haplane_core::log::LogId;
+use haplane_core::marker;
+use haplane_core::snapshot::Pair;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// A snapshot of an earlier run.
+#[derive(Debug)]
+pub struct LastGood {
+    /// The snapshot.
+    pub snapshot: Arc<Snapshot>,
+    /// When the store was last known to say this.
+    pub kept_at: Timestamp,
+}
+
+/// Why there is no last good snapshot to use.
+#[derive(Debug, thiserror::Error)]
+pub enum LastGoodError {
+    /// The file cannot be read.
+    #[error("cannot read the last good snapshot {path}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is not one of ours, or only a part of one.
+    #[error("the last good snapshot {path} cannot be understood; it will be written anew")]
+    Text {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// It was kept for another store or prefix.
+    #[error("the last good snapshot {path} is of {kept}, not of {wanted}")]
+    OtherStore {
+        /// The file.
+        path: String,
+        /// Which store it is of.
+        kept: String,
+        /// Which store is configured.
+        wanted: String,
+    },
+    /// Its time has passed.
+    #[error("the last good snapshot {path} was kept at {kept_at}, longer ago than {max_age:?}")]
+    TooOld {
+        /// The file.
+        path: String,
+        /// When it was kept.
+        kept_at: Timestamp,
+        /// `last_good_max_age`.
+        max_age: Duration,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Text {
+    /// Which store and prefix it is of.
+    store: String,
+    kept_at: Timestamp,
+    index: u64,
+    marker: Option<String>,
+    keys: Vec<KeptKey>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptKey {
+    path: String,
+    value: String,
+    version: u64,
+    log: Option<LogId>,
+}
+
+/// Writes a snapshot aside and puts it in place at once. `store` names the store and its prefix.
+pub fn keep(path: &Path, store: &str, snapshot: &Snapshot, now: Timestamp) -> io::Result<()> {
+    let keys = snapshot.keys().map(|(key, stored)| KeptKey {
+        path: snapshot.path_of(key),
+        value: stored.value.to_string(),
+        version: stored.version,
+        log: stored.log_id,
+    });
+    let text = Text {
+        store: store.to_owned(),
+        kept_at: now,
+        index: snapshot.index,
+        marker: snapshot.marker.as_ref().map(ToString::to_string),
+        keys: keys.collect(),
+    };
+    let aside = path.with_extension("new");
+    let mut file = fs::File::create(&aside)?;
+    file.write_all(&serde_json::to_vec(&text)?)?;
+    file.sync_all()?;
+    fs::rename(aside, path)
+}
+
+/// Reads what an earlier run kept, if it is of this store and young enough. No file is no error.
+pub fn read(
+    path: &Path,
+    store: &str,
+    max_age: Duration,
+    now: Timestamp,
+) -> Result<Option<LastGood>, LastGoodError> {
+    let name = || path.display().to_string();
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(LastGoodError::Read { path: name(), source }),
+    };
+    let text: Text = serde_json::from_slice(&bytes)
+        .map_err(|source| LastGoodError::Text { path: name(), source })?;
+    if text.store != store {
+        let (kept, wanted) = (text.store, store.to_owned());
+        return Err(LastGoodError::OtherStore { path: name(), kept, wanted });
+    }
+    let age = now.duration_since(text.kept_at);
+    if age > SignedDuration::try_from(max_age).unwrap_or(SignedDuration::MAX) {
+        return Err(LastGoodError::TooOld { path: name(), kept_at: text.kept_at, max_age });
+    }
+    let marker = text.marker.map(|id| Pair {
+        path: marker::PATH.to_owned(),
+        value: id.into_bytes(),
+        version: 0,
+        log_id: None,
+    });
+    let keys = text.keys.into_iter().map(|key| Pair {
+        path: key.path,
+        value: key.value.into_bytes(),
+        version: key.version,
+        log_id: key.log,
+    });
+    let snapshot = Snapshot::new(text.index, marker.into_iter().chain(keys));
+    Ok(Some(LastGood { snapshot: Arc::new(snapshot), kept_at: text.kept_at }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drained() -> Snapshot {
+        let pair = |path: &str, value: &[u8]| Pair {
+            path: path.to_owned(),
+            value: value.to_vec(),
+            version: 3,
+            log_id: LogId::from_flags(7),
+        };
+        Snapshot::new(
+            9,
+            [pair(".haplane", b"m1"), pair("web/a,3A1", b"drain until=2030-01-31T12:00:00Z")],
+        )
+    }
+
+    #[test]
+    fn what_is_kept_is_read_back_while_it_is_young_and_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("last-good.json");
+        let day = Duration::from_hours(24);
+        let now: Timestamp = "2026-11-29T12:00:00Z".parse().unwrap();
+        assert!(read(&path, "consul x", day, now).unwrap().is_none());
+
+        keep(&path, "consul x", &drained(), now).unwrap();
+        let kept = read(&path, "consul x", day, now).unwrap().unwrap();
+        assert!(kept.snapshot.says_the_same_as(&drained()));
+        assert_eq!((kept.snapshot.index, kept.kept_at), (9, now));
+
+        let later = now + SignedDuration::from_hours(25);
+        let too_old = read(&path, "consul x", day, later).unwrap_err();
+        assert!(matches!(too_old, LastGoodError::TooOld { .. }));
+        let other = read(&path, "consul y", day, now).unwrap_err();
+        assert!(matches!(other, LastGoodError::OtherStore { .. }));
+
+        let half = fs::read(&path).unwrap();
+        fs::write(&path, &half[..half.len() / 2]).unwrap();
+        let cut = read(&path, "consul x", day, now).unwrap_err();
+        assert!(matches!(cut, LastGoodError::Text { .. }));
+    }
+}

@@ -1,0 +1,106 @@
+//! The parts of a running agent: none may end while the agent runs, all end when it is told to.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// All parts together, from the stop signal to the end.
+const STOP_WITHIN: Duration = Duration::from_secs(4);
+
+/// Keeps track of the parts.
+#[derive(Debug)]
+pub struct Parts {
+    tracker: TaskTracker,
+    stop: CancellationToken,
+    ended: mpsc::UnboundedSender<&'static str>,
+    endings: mpsc::UnboundedReceiver<&'static str>,
+}
+
+/// Held by a part while it runs; tells when it is dropped.
+#[derive(Debug)]
+pub struct Running {
+    name: &'static str,
+    stop: CancellationToken,
+    ended: mpsc::UnboundedSender<&'static str>,
+    _tracked: tokio_util::task::task_tracker::TaskTrackerToken,
+}
+
+impl Parts {
+    /// No parts yet; all of them end by `stop`.
+    pub fn new(stop: CancellationToken) -> Self {
+        let (ended, endings) = mpsc::unbounded_channel();
+        Self { tracker: TaskTracker::new(), stop, ended, endings }
+    }
+
+    /// The signal to end, for a part.
+    pub fn stop(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Runs a part as a task.
+    pub fn spawn(&self, name: &'static str, part: impl Future<Output = ()> + Send + 'static) {
+        let running = self.running(name);
+        tokio::spawn(async move {
+            let _running = running;
+            part.await;
+        });
+    }
+
+    /// A part that runs elsewhere, on a thread of its own, holds this while it does.
+    pub fn running(&self, name: &'static str) -> Running {
+        Running {
+            name,
+            stop: self.stop.clone(),
+            ended: self.ended.clone(),
+            _tracked: self.tracker.token(),
+        }
+    }
+
+    /// The first part that ends although nobody told it to.
+    pub async fn first_to_end(&mut self) -> &'static str {
+        match self.endings.recv().await {
+            Some(name) => name,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits for all parts to end, but not for ever.
+    pub async fn end(&self) {
+        self.stop.cancel();
+        self.tracker.close();
+        if tokio::time::timeout(STOP_WITHIN, self.tracker.wait()).await.is_err() {
+            tracing::warn!("some parts did not end in time");
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.stop.is_cancelled() && self.ended.send(self.name).is_err() {
+            tracing::error!(part = self.name, "a part ended by itself");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_that_ends_or_panics_is_named_unless_all_are_to_end() {
+        let mut parts = Parts::new(CancellationToken::new());
+        parts.spawn("the steady one", std::future::pending());
+        parts.spawn("the weak one", async {});
+        assert_eq!(parts.first_to_end().await, "the weak one");
+        parts.spawn("the broken one", async { panic!("on purpose") });
+        assert_eq!(parts.first_to_end().await, "the broken one");
+
+        let parts = Parts::new(CancellationToken::new());
+        let stop = parts.stop();
+        parts.spawn("the obedient one", async move { stop.cancelled().await });
+        parts.end().await;
+    }
+}

@@ -1,0 +1,107 @@
+//! Announces the agent to Consul, so that the fleet commands find it.
+//!
+//! The service stays registered when the agent stops: a stopped agent must not make a proof of
+//! convergence easier. `haplane forget` takes it out.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haplane_store::consul::{HttpCheck, Registration};
+use haplane_store::{AnyStore, StoreError};
+use tokio_util::sync::CancellationToken;
+
+/// The service's name.
+pub const SERVICE: &str = "haplane-agent";
+
+/// Consul forgets its services when it loses its data; announcing again is the same as once.
+const AGAIN: Duration = Duration::from_mins(1);
+/// After a failure.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// The agent as Consul is to know it.
+pub fn registration(node: &str, version: &str, http: SocketAddr) -> Registration {
+    let probed = if http.ip().is_unspecified() {
+        SocketAddr::new(loopback_of(http), http.port())
+    } else {
+        http
+    };
+    // Bound to every address: others reach it at the node's own.
+    let address = if http.ip().is_unspecified() { String::new() } else { http.ip().to_string() };
+    Registration {
+        id: format!("{SERVICE}-{node}"),
+        name: SERVICE.to_owned(),
+        address,
+        port: http.port(),
+        meta: BTreeMap::from([
+            ("node".to_owned(), node.to_owned()),
+            ("version".to_owned(), version.to_owned()),
+        ]),
+        check: HttpCheck {
+            url: format!("http://{probed}/readyz"),
+            interval: "10s".to_owned(),
+            timeout: "2s".to_owned(),
+        },
+    }
+}
+
+fn loopback_of(address: SocketAddr) -> std::net::IpAddr {
+    if address.is_ipv4() {
+        std::net::Ipv4Addr::LOCALHOST.into()
+    } else {
+        std::net::Ipv6Addr::LOCALHOST.into()
+    }
+}
+
+/// Announces, and again every minute, until stopped. A failure is told once; it changes nothing for
+/// HAProxy.
+pub async fn keep_registered(
+    store: Arc<AnyStore>,
+    registration: Registration,
+    stop: CancellationToken,
+) {
+    let mut told = false;
+    loop {
+        let pause = match announce(&store, &registration).await {
+            Ok(()) => {
+                told = false;
+                AGAIN
+            }
+            Err(error) => {
+                if !told {
+                    let error = error.story();
+                    tracing::warn!(%error, "cannot register in Consul; fleet commands will not find this agent");
+                    told = true;
+                }
+                RETRY
+            }
+        };
+        if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            return;
+        }
+    }
+}
+
+async fn announce(store: &AnyStore, registration: &Registration) -> Result<(), StoreError> {
+    match store {
+        AnyStore::Consul(consul) => consul.client().register(registration).await,
+        AnyStore::Dir(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_means_all_is_left_to_the_node() {
+        let all = registration("lb-01", "1.0.0", "0.0.0.0:9778".parse().unwrap());
+        assert_eq!(all.address, "");
+        assert_eq!(all.check.url, "http://127.0.0.1:9778/readyz");
+        let one = registration("lb-01", "1.0.0", "[::1]:9778".parse().unwrap());
+        assert_eq!(one.address, "::1");
+        assert_eq!(one.check.url, "http://[::1]:9778/readyz");
+        assert_eq!(one.id, "haplane-agent-lb-01");
+    }
+}
