@@ -119,17 +119,32 @@ pub fn read(
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(LastGoodError::Read { path: name(), source }),
+        Err(source) => {
+            return Err(LastGoodError::Read {
+                path: name(),
+                source,
+            });
+        }
     };
-    let text: Text = serde_json::from_slice(&bytes)
-        .map_err(|source| LastGoodError::Text { path: name(), source })?;
+    let text: Text = serde_json::from_slice(&bytes).map_err(|source| LastGoodError::Text {
+        path: name(),
+        source,
+    })?;
     if text.store != store {
         let (kept, wanted) = (text.store, store.to_owned());
-        return Err(LastGoodError::OtherStore { path: name(), kept, wanted });
+        return Err(LastGoodError::OtherStore {
+            path: name(),
+            kept,
+            wanted,
+        });
     }
     let age = now.duration_since(text.kept_at);
     if age > SignedDuration::try_from(max_age).unwrap_or(SignedDuration::MAX) {
-        return Err(LastGoodError::TooOld { path: name(), kept_at: text.kept_at, max_age });
+        return Err(LastGoodError::TooOld {
+            path: name(),
+            kept_at: text.kept_at,
+            max_age,
+        });
     }
     let marker = text.marker.map(|id| Pair {
         path: marker::PATH.to_owned(),
@@ -144,7 +159,10 @@ pub fn read(
         log_id: key.log,
     });
     let snapshot = Snapshot::new(text.index, marker.into_iter().chain(keys));
-    Ok(Some(LastGood { snapshot: Arc::new(snapshot), kept_at: text.kept_at }))
+    Ok(Some(LastGood {
+        snapshot: Arc::new(snapshot),
+        kept_at: text.kept_at,
+    }))
 }
 
 #[cfg(test)]
@@ -160,7 +178,10 @@ mod tests {
         };
         Snapshot::new(
             9,
-            [pair(".haplane", b"m1"), pair("web/a,3A1", b"drain until=2030-01-31T12:00:00Z")],
+            [
+                pair(".haplane", b"m1"),
+                pair("web/a,3A1", b"drain until=2030-01-31T12:00:00Z"),
+            ],
         )
     }
 

@@ -32,7 +32,12 @@ impl Parts {
     /// No parts yet; all of them end by `stop`.
     pub fn new(stop: CancellationToken) -> Self {
         let (ended, endings) = mpsc::unbounded_channel();
-        Self { tracker: TaskTracker::new(), stop, ended, endings }
+        Self {
+            tracker: TaskTracker::new(),
+            stop,
+            ended,
+            endings,
+        }
     }
 
     /// The signal to end, for a part.
@@ -71,7 +76,10 @@ impl Parts {
     pub async fn end(&self) {
         self.stop.cancel();
         self.tracker.close();
-        if tokio::time::timeout(STOP_WITHIN, self.tracker.wait()).await.is_err() {
+        if tokio::time::timeout(STOP_WITHIN, self.tracker.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("some parts did not end in time");
         }
     }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haplane_store::consul::{HttpCheck, Registration};
+use haplane_store::consul::service::{HttpCheck, Registration};
 use haplane_store::{AnyStore, StoreError};
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,11 @@ pub fn registration(node: &str, version: &str, http: SocketAddr) -> Registration
         http
     };
     // Bound to every address: others reach it at the node's own.
-    let address = if http.ip().is_unspecified() { String::new() } else { http.ip().to_string() };
+    let address = if http.ip().is_unspecified() {
+        String::new()
+    } else {
+        http.ip().to_string()
+    };
     Registration {
         id: format!("{SERVICE}-{node}"),
         name: SERVICE.to_owned(),
@@ -77,16 +81,20 @@ pub async fn keep_registered(
                 RETRY
             }
         };
-        if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+        if stop
+            .run_until_cancelled(tokio::time::sleep(pause))
+            .await
+            .is_none()
+        {
             return;
         }
     }
 }
 
 async fn announce(store: &AnyStore, registration: &Registration) -> Result<(), StoreError> {
-    match store {
-        AnyStore::Consul(consul) => consul.client().register(registration).await,
-        AnyStore::Dir(_) => Ok(()),
+    match store.consul() {
+        Some(consul) => consul.register(registration).await,
+        None => Ok(()),
     }
 }
 

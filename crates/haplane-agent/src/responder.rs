@@ -97,7 +97,7 @@ pub fn start(
         .name("responder".to_owned())
         .spawn(move || {
             let _running = running;
-        let runtime = tokio::runtime::Builder::new_current_thread()
+            let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
             let runtime = match runtime {

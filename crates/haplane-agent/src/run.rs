@@ -83,18 +83,20 @@ pub async fn run(
     version: &'static str,
     stop: CancellationToken,
 ) -> Result<(), AgentError> {
-    let mut signals = Signals::new()
-        .map_err(|source| AgentError::System { what: "listen to signals", source })?;
+    let mut signals = Signals::new().map_err(|source| AgentError::System {
+        what: "listen to signals",
+        source,
+    })?;
     limits::raise_open_files();
     let store = Arc::new(AnyStore::open(&settings.store).map_err(AgentError::Open)?);
-    let ports = Ports::bind(&settings).await?;
+    let bound = Ports::bind(&settings).await?;
     tracing::info!(
         version,
         node,
         store = %settings.store.location,
         state_prefix = %settings.store.state_prefix,
-        listen = %ports.checks.address(),
-        http = %ports.http_address,
+        listen = %bound.checks.address(),
+        http = %bound.http_address,
         "starting"
     );
 
@@ -102,7 +104,7 @@ pub async fn run(
     let reread = Arc::clone(&store);
     let agent = Agent::new(settings, node, version, store);
     let result = tokio::select! {
-        result = agent.serve(ports, &mut parts) => result,
+        result = agent.serve(bound, &mut parts) => result,
         () = until_stopped(&mut signals, &stop, || {
             tracing::info!("reading token and certificates again");
             reread.reload();
@@ -126,12 +128,24 @@ struct Ports {
 
 impl Ports {
     async fn bind(settings: &Settings) -> Result<Self, AgentError> {
-        let refused = |what, address| move |source| AgentError::Bind { what, address, source };
+        let refused = |what, address| {
+            move |source| AgentError::Bind {
+                what,
+                address,
+                source,
+            }
+        };
         let (checks, http) = (settings.agent.listen, settings.http.listen);
         let checks = responder::bind(checks).map_err(refused("agent checks", checks))?;
-        let listener = admin_http::bind(http).await.map_err(refused("HTTP", http))?;
+        let listener = admin_http::bind(http)
+            .await
+            .map_err(refused("HTTP", http))?;
         let http_address = listener.local_addr().map_err(refused("HTTP", http))?;
-        Ok(Self { checks, http: listener, http_address })
+        Ok(Self {
+            checks,
+            http: listener,
+            http_address,
+        })
     }
 }
 
@@ -148,12 +162,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn new(
-        settings: Settings,
-        node: String,
-        version: &'static str,
-        store: Arc<AnyStore>,
-    ) -> Self {
+    fn new(settings: Settings, node: String, version: &'static str, store: Arc<AnyStore>) -> Self {
         let mut registry = haplane_daemon::metrics::registry(version);
         let metrics = Arc::new(Metrics::register(&mut registry));
         Self {
@@ -169,25 +178,34 @@ impl Agent {
     }
 
     /// Starts all parts in their order, then waits for one that ends by itself.
-    async fn serve(&self, ports: Ports, parts: &mut Parts) -> Result<(), AgentError> {
+    async fn serve(&self, bound: Ports, parts: &mut Parts) -> Result<(), AgentError> {
         let views = self.watch(parts);
         let last_good = self.last_good();
         let kept = last_good.as_ref().map(|kept| Arc::clone(&kept.snapshot));
         let standing = Standing::new(views.clone(), last_good);
         let pages = router(Arc::new(self.shown(standing)));
-        parts.spawn("HTTP", admin_http::serve(ports.http, pages, parts.stop()));
+        parts.spawn("HTTP", admin_http::serve(bound.http, pages, parts.stop()));
 
         let first = match kept {
-            Some(snapshot) => Served { snapshot, since: Instant::now() },
+            Some(snapshot) => Served {
+                snapshot,
+                since: Instant::now(),
+            },
             None => first_snapshot(views.clone(), &self.settings.agent).await?,
         };
         let (served, follows) = watch::channel(first);
-        parts.spawn("the watcher", watcher::hand_on(views.clone(), served, parts.stop()));
-        let listen = ports.checks.address();
-        self.answer(ports.checks, follows, parts)?;
+        parts.spawn(
+            "the watcher",
+            watcher::hand_on(views.clone(), served, parts.stop()),
+        );
+        let listen = bound.checks.address();
+        self.answer(bound.checks, follows, parts)?;
         self.keep_last_good(views, parts);
-        self.register(ports.http_address, parts);
-        parts.spawn("housekeeping", housekeeping(Arc::clone(&self.rows), parts.stop()));
+        self.register(bound.http_address, parts);
+        parts.spawn(
+            "housekeeping",
+            housekeeping(Arc::clone(&self.rows), parts.stop()),
+        );
         parts.spawn("the watchdog", watchdog(self.pulse.clone(), parts.stop()));
         supervisor::ready(&format!("answering on {listen}"));
         tracing::info!(%listen, "answering");
@@ -209,7 +227,11 @@ impl Agent {
 
     /// What an earlier run kept, if the site wants it; whatever is wrong with it is told.
     fn last_good(&self) -> Option<LastGood> {
-        let AgentSettings { last_good: path, last_good_max_age: max_age, .. } = &self.settings.agent;
+        let AgentSettings {
+            last_good: path,
+            last_good_max_age: max_age,
+            ..
+        } = &self.settings.agent;
         let path = path.as_deref()?;
         match last_good::read(path, &self.store_name(), *max_age, Timestamp::now()) {
             Ok(kept) => kept,
@@ -222,15 +244,26 @@ impl Agent {
 
     fn keep_last_good(&self, views: watch::Receiver<View>, parts: &Parts) {
         if let Some(path) = self.settings.agent.last_good.clone() {
-            let keeper = Keeper { path, store: self.store_name() };
-            parts.spawn("the keeper of the last good snapshot", keeper.run(views, parts.stop()));
+            let keeper = Keeper {
+                path,
+                store: self.store_name(),
+            };
+            parts.spawn(
+                "the keeper of the last good snapshot",
+                keeper.run(views, parts.stop()),
+            );
         }
     }
 
     /// The store and its prefix: which state a kept snapshot is of.
     fn store_name(&self) -> String {
         let store = &self.settings.store;
-        format!("{} {} {}", self.store.kind(), self.store.address(), store.state_prefix)
+        format!(
+            "{} {} {}",
+            self.store.kind(),
+            self.store.address(),
+            store.state_prefix
+        )
     }
 
     fn answer(
@@ -239,7 +272,12 @@ impl Agent {
         served: watch::Receiver<Served>,
         parts: &Parts,
     ) -> Result<(), AgentError> {
-        let AgentSettings { absent, weights, max_connections, .. } = self.settings.agent;
+        let AgentSettings {
+            absent,
+            weights,
+            max_connections,
+            ..
+        } = self.settings.agent;
         let address = bound.address();
         let shared = Shared {
             served,
@@ -249,15 +287,23 @@ impl Agent {
             pulse: self.pulse.clone(),
         };
         let running = parts.running("the responder");
-        responder::start(bound, shared, max_connections, parts.stop(), running)
-            .map_err(|source| AgentError::Bind { what: "agent checks", address, source })
+        responder::start(bound, shared, max_connections, parts.stop(), running).map_err(|source| {
+            AgentError::Bind {
+                what: "agent checks",
+                address,
+                source,
+            }
+        })
     }
 
     fn register(&self, http: SocketAddr, parts: &Parts) {
         if self.settings.agent.register {
             let registration = registration(&self.node, self.version, http);
             let store = Arc::clone(&self.store);
-            parts.spawn("the registration", keep_registered(store, registration, parts.stop()));
+            parts.spawn(
+                "the registration",
+                keep_registered(store, registration, parts.stop()),
+            );
         }
     }
 
@@ -293,7 +339,9 @@ async fn first_snapshot(
 async fn housekeeping(rows: Arc<Mutex<Rows>>, stop: CancellationToken) {
     let mut interval = tokio::time::interval(HOUSEKEEPING);
     while stop.run_until_cancelled(interval.tick()).await.is_some() {
-        rows.lock().unwrap_or_else(PoisonError::into_inner).forget_old(Instant::now());
+        rows.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .forget_old(Instant::now());
     }
 }
 
@@ -314,5 +362,8 @@ async fn watchdog(pulse: Pulse, stop: CancellationToken) {
 /// An error with its causes, on one line.
 fn story(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }

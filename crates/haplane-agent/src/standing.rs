@@ -18,7 +18,10 @@ pub struct Standing {
 impl Standing {
     /// A standing that follows the watcher's views.
     pub fn new(view: watch::Receiver<View>, last_good: Option<LastGood>) -> Self {
-        Self { view, last_good: last_good.map(Arc::new) }
+        Self {
+            view,
+            last_good: last_good.map(Arc::new),
+        }
     }
 
     /// What the watcher knows now.
@@ -29,7 +32,11 @@ impl Standing {
     /// What is answered from: the store's word, else the one that was kept.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
         let view = self.view.borrow();
-        let kept = || self.last_good.as_ref().map(|kept| Arc::clone(&kept.snapshot));
+        let kept = || {
+            self.last_good
+                .as_ref()
+                .map(|kept| Arc::clone(&kept.snapshot))
+        };
         view.snapshot.clone().or_else(kept)
     }
 

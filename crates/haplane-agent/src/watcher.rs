@@ -23,7 +23,9 @@ const KEEP_AGAIN: Duration = Duration::from_mins(1);
 pub fn count(metrics: &Metrics, event: Event<'_>) {
     let now = Timestamp::now();
     match event {
-        Event::Accepted { snapshot, arrival, .. } => {
+        Event::Accepted {
+            snapshot, arrival, ..
+        } => {
             metrics.store_contact(now);
             metrics.snapshot(snapshot, now);
             metrics.guard(None);
@@ -50,7 +52,9 @@ pub async fn first(views: &mut watch::Receiver<View>) -> Option<Served> {
 /// What is to be answered from by this view.
 pub fn served(view: &View) -> Option<Served> {
     let snapshot = Arc::clone(view.snapshot.as_ref()?);
-    let since = view.changed.map_or_else(Instant::now, |changed| changed.instant);
+    let since = view
+        .changed
+        .map_or_else(Instant::now, |changed| changed.instant);
     Some(Served { snapshot, since })
 }
 
@@ -110,7 +114,8 @@ impl Keeper {
         };
         let Self { path, store } = self.clone();
         let at = contact.at;
-        let kept = tokio::task::spawn_blocking(move || last_good::keep(&path, &store, &snapshot, at));
+        let kept =
+            tokio::task::spawn_blocking(move || last_good::keep(&path, &store, &snapshot, at));
         let error = match kept.await {
             Ok(Ok(())) => return false,
             Ok(Err(error)) => error.to_string(),

@@ -10,7 +10,7 @@ use haplane_core::log::{LogEntry, LogId};
 use haplane_core::snapshot::Pair;
 
 use crate::consul::address::AddressError;
-use crate::consul::{Address, ConsulSettings, ConsulStore, Prefix};
+use crate::consul::{Address, Client, ConsulSettings, ConsulStore, Prefix};
 use crate::error::{CommitError, StoreError};
 use crate::store::{Committed, Store, Transaction};
 
@@ -105,6 +105,13 @@ impl AnyStore {
             state,
             log,
         )?))
+    }
+
+    /// The client of the Consul that the store is in, where it is in one.
+    pub fn consul(&self) -> Option<&Client> {
+        match self {
+            Self::Consul(store) => Some(store.client()),
+        }
     }
 
     /// `consul` or `dir`, as `/v1/node` says it.

@@ -69,8 +69,8 @@ impl Node {
                 kind: shown.store_kind,
                 address: shown.store_address.clone(),
                 index: snapshot.map(|snapshot| snapshot.index),
-                synced_at: standing.contact.map(|contact| contact.at),
-                age_ms: standing
+                synced_at: view.contact.map(|contact| contact.at),
+                age_ms: view
                     .contact
                     .map(|contact| millis(contact.instant.elapsed())),
                 guard: view.guard.map(|guarded| Guard {

@@ -47,14 +47,15 @@ fn running(max_connections: usize, pairs: &[(&str, &str)]) -> Running {
     let bound = bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = bound.address();
     let stop = CancellationToken::new();
-    let thread = start(bound, shared, max_connections, stop.clone()).unwrap();
+    let (running, ended) = std::sync::mpsc::channel();
+    start(bound, shared, max_connections, stop.clone(), running).unwrap();
     Running {
         address,
         registry,
         rows,
         served: sender,
         stop,
-        thread: Some(thread),
+        ended,
     }
 }
 
