@@ -14,7 +14,7 @@ use crate::weight::Percent;
 
 mod replies;
 
-pub use replies::{BatchError, Refusal, read_replies};
+pub use replies::{BatchError, Marks, Refusal, read_replies};
 
 /// The command that opens every batch: from then on each message carries its severity.
 pub const SEVERITY: &str = "set severity-output number";

@@ -42,8 +42,17 @@ pub enum BatchError {
     },
 }
 
-/// Reads everything that HAProxy answered to [`super::SEVERITY`] and `commands`, in one batch, up to the end of the
-/// connection: one verdict for each command, in order.
+/// How the commands of a batch were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Marks {
+    /// Behind [`super::SEVERITY`]: every message carries its severity.
+    Severity,
+    /// Through the master, where every command is a session of its own and none carries a mark.
+    None,
+}
+
+/// Reads everything that HAProxy answered to a batch, up to the end of the connection: one verdict for each command, in
+/// order.
 ///
 /// `del server` needs a batch of its own kind: 2.6 ends its reply without the empty line, so that a silent success
 /// behind it cannot be told from that line.
@@ -53,21 +62,24 @@ pub enum BatchError {
 /// When the replies cannot be matched with the commands one to one. Then nothing may be concluded: read back.
 pub fn read_replies(
     commands: &[Command],
+    marks: Marks,
     text: &str,
 ) -> Result<Vec<Result<(), Refusal>>, BatchError> {
     let mut replies = Replies { rest: text };
-    match replies.next() {
-        Some("") => {}
-        Some(found) => {
-            return Err(BatchError::Severity {
-                found: shorten(found),
-            });
-        }
-        None => {
-            return Err(BatchError::Short {
-                got: 0,
-                expected: commands.len(),
-            });
+    if marks == Marks::Severity {
+        match replies.next() {
+            Some("") => {}
+            Some(found) => {
+                return Err(BatchError::Severity {
+                    found: shorten(found),
+                });
+            }
+            None => {
+                return Err(BatchError::Short {
+                    got: 0,
+                    expected: commands.len(),
+                });
+            }
         }
     }
     let mut verdicts = Vec::with_capacity(commands.len());
@@ -211,7 +223,7 @@ mod tests {
             command(Action::HealthDown),
         ];
         let text = format!("\n\n{CHANGED}\n{NO_SERVER}\n");
-        let replies = read_replies(&commands, &text).unwrap();
+        let replies = read_replies(&commands, Marks::Severity, &text).unwrap();
         assert_eq!(done(&replies), [true, true, true, false, true]);
         assert_eq!(
             replies[3].clone().unwrap_err().to_string(),
@@ -219,7 +231,7 @@ mod tests {
         );
         let text = format!("\n\n{CHANGED}{UNKNOWN}\n\n");
         assert_eq!(
-            done(&read_replies(&commands, &text).unwrap()),
+            done(&read_replies(&commands, Marks::Severity, &text).unwrap()),
             [true, true, false, true, true]
         );
     }
@@ -231,7 +243,7 @@ mod tests {
             let text = format!("\n\n{CHANGED}");
             assert!(
                 matches!(
-                    read_replies(&commands, &text[..cut]),
+                    read_replies(&commands, Marks::Severity, &text[..cut]),
                     Err(BatchError::Short { .. })
                 ),
                 "{cut}"
@@ -239,10 +251,10 @@ mod tests {
         }
         let text = format!("\n\n{CHANGED}{NO_SERVER}");
         assert!(matches!(
-            read_replies(&commands, &text),
+            read_replies(&commands, Marks::Severity, &text),
             Err(BatchError::Extra { .. })
         ));
-        let denied = read_replies(&commands, "Permission denied\n\n");
+        let denied = read_replies(&commands, Marks::Severity, "Permission denied\n\n");
         assert!(matches!(denied, Err(BatchError::Severity { .. })));
     }
 
@@ -286,11 +298,16 @@ mod tests {
             String::new(),
         ))];
         assert_eq!(
-            done(&read_replies(&add, "\n[6]: New server registered.\n\n").unwrap()),
+            done(
+                &read_replies(&add, Marks::Severity, "\n[6]: New server registered.\n\n").unwrap()
+            ),
             [true]
         );
         let exists = "\n[3]: Already exists a server with the same name in backend.\n\n";
-        assert_eq!(done(&read_replies(&add, exists).unwrap()), [false]);
+        assert_eq!(
+            done(&read_replies(&add, Marks::Severity, exists).unwrap()),
+            [false]
+        );
 
         let delete = [command(Action::Delete), command(Action::Delete)];
         let on_28 =
@@ -298,7 +315,10 @@ mod tests {
         let on_26 =
             "\n[3]: Only servers in maintenance mode can be deleted.\n[6]: Server deleted.\n";
         for text in [on_28, on_26] {
-            assert_eq!(done(&read_replies(&delete, text).unwrap()), [false, true]);
+            assert_eq!(
+                done(&read_replies(&delete, Marks::Severity, text).unwrap()),
+                [false, true]
+            );
         }
     }
 }
