@@ -105,8 +105,14 @@ impl Settings {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Option<Self> {
         let root = document.root();
-        let base = defaults(&root, variable);
-        let store = base.and_then(|base| read_store(&root, &base));
+        let consul = ConsulSettings::from_environment(variable);
+        let store = read_store(&root, &defaults(consul.as_ref().ok())?);
+        // A directory needs nothing of Consul's: a broken variable of its own stops nobody else.
+        if let (Some(Location::Consul(_)), Err(error)) =
+            (store.as_ref().map(|s| &s.location), consul)
+        {
+            root.report_outside("environment", error.story());
+        }
         let node = root.optional("node", node_name);
         let forgotten_after = root.or("forgotten_after", "24h", given::duration);
         let agent = read_agent(&root.section("agent"));
@@ -134,17 +140,11 @@ impl Settings {
     }
 }
 
-/// The store when nothing is said in the file: what Consul's own variables say of Consul.
-fn defaults(
-    root: &Section<'_>,
-    variable: impl Fn(&str) -> Option<String>,
-) -> Option<StoreSettings> {
-    let consul = ConsulSettings::from_environment(variable).map_err(|error| {
-        root.report_outside("environment", error.story());
-    });
+/// The store when nothing is said in the file.
+fn defaults(consul: Option<&ConsulSettings>) -> Option<StoreSettings> {
     Some(StoreSettings {
         location: DEFAULT_STORE.parse().ok()?,
-        consul: consul.ok()?,
+        consul: consul.cloned().unwrap_or_default(),
         state_prefix: prefix_of(&format!("{DEFAULT_PREFIX}/state")).ok()?,
         log_prefix: prefix_of(&format!("{DEFAULT_PREFIX}/log")).ok()?,
     })

@@ -108,3 +108,13 @@ fn the_effective_configuration_names_its_origins() {
     assert_eq!(of("agent.sync_timeout").origin, "default");
     assert_eq!(of("agent.max_connections").value, "4096");
 }
+
+#[test]
+fn a_broken_variable_of_consuls_stops_only_who_uses_consul() {
+    let broken = |name: &str| (name == "CONSUL_HTTP_SSL").then(|| "perhaps".to_owned());
+    for (text, is_fine) in [("store = \"dir:/x\"", true), ("store = \"consul\"", false)] {
+        let document = Document::parse("haplane.toml", text, Vec::new());
+        Settings::read(&document, broken);
+        assert_eq!(document.finish().is_ok(), is_fine, "{text}");
+    }
+}
