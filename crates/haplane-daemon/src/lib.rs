@@ -8,11 +8,9 @@ pub mod config_file;
 pub mod limits;
 pub mod logs;
 pub mod metrics;
-pub mod open_store;
 pub mod settings;
 pub mod shutdown;
 pub mod supervisor;
 
 pub use config_file::{ConfigError, Document, Override};
-pub use open_store::open_store;
 pub use settings::Settings;

@@ -36,6 +36,19 @@ pub enum LogError {
     Twice,
 }
 
+/// Whether standard error goes to the journal: `JOURNAL_STREAM` names the device and inode of the
+/// stream that systemd connected to it (systemd.exec(5)).
+pub fn is_journal(journal_stream: Option<&str>) -> bool {
+    let named = journal_stream.and_then(|text| text.split_once(':'));
+    let stderr = rustix::fs::fstat(std::io::stderr());
+    match (named, stderr) {
+        (Some((device, inode)), Ok(stderr)) => {
+            device.parse() == Ok(stderr.st_dev) && inode.parse() == Ok(stderr.st_ino)
+        }
+        _ => false,
+    }
+}
+
 /// Sets up the process's logs. `under_journal` says that standard error is the journal's.
 pub fn init(format: Format, filter: &str, under_journal: bool) -> Result<(), LogError> {
     let targets: Targets = filter

@@ -166,13 +166,15 @@ fn read_store(section: &Section<'_>, base: &StoreSettings) -> Option<StoreSettin
     let whole = |given: &Given<'_>| prefix_of(&given::nonempty(given)?);
     let state = section.optional("prefix", below("state"));
     let log = section.optional("prefix", below("log"));
-    let state = section.optional("state_prefix", whole).or(state);
-    let log = section.optional("log_prefix", whole).or(log);
+    let state = state.unwrap_or_else(|| base.state_prefix.clone());
+    let log = log.unwrap_or_else(|| base.log_prefix.clone());
+    let state = section.or("state_prefix", state.as_str(), whole);
+    let log = section.or("log_prefix", log.as_str(), whole);
     let store = StoreSettings {
         location: location?,
         consul: read_consul(&section.section("consul"), &base.consul),
-        state_prefix: state.unwrap_or_else(|| base.state_prefix.clone()),
-        log_prefix: log.unwrap_or_else(|| base.log_prefix.clone()),
+        state_prefix: state?,
+        log_prefix: log?,
     };
     if store.state_prefix.overlaps(&store.log_prefix) {
         section.report(

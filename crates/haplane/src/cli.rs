@@ -40,6 +40,8 @@ pub struct Common {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run beside an HAProxy and answer its agent checks
+    Agent(AgentOptions),
     /// Make the store ready: create its marker
     Init(InitOptions),
     /// Desired state in the store, with who, when and why
@@ -48,6 +50,42 @@ pub enum Command {
     Set(SetOptions),
     /// Delete keys: their rows go back to what their other keys say
     Clear(ClearOptions),
+}
+
+/// Options of `haplane agent`.
+#[derive(Debug, Args)]
+pub struct AgentOptions {
+    /// Check the configuration and end: 0 when it is right, 2 with all errors
+    #[arg(long)]
+    pub check_config: bool,
+    /// Print every key as it will be used, and where it comes from
+    #[arg(long)]
+    pub print_config: bool,
+    /// auto (journald under systemd, else text), text, json or journald
+    #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "HAPLANE_LOG_FORMAT", hide_env_values = true, value_name = "FORMAT")]
+    pub log_format: LogFormat,
+    /// error, warn, info, debug or trace; also `info,haplane_store=debug`
+    #[arg(
+        long,
+        default_value = "info",
+        env = "HAPLANE_LOG",
+        hide_env_values = true,
+        value_name = "FILTER"
+    )]
+    pub log: String,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// journald under systemd, else text
+    Auto,
+    /// Lines for people
+    Text,
+    /// One JSON object a line
+    Json,
+    /// The journal's own protocol
+    Journald,
 }
 
 /// Options of `haplane init`.
@@ -133,6 +171,13 @@ pub fn command() -> clap::Command {
                 .help_heading(COMMON),
         );
     }
+    // The agent is where all of them matter, so there they are shown.
+    command = command.mut_subcommand("agent", |mut agent| {
+        for doc in KEYS.iter().filter(|doc| !is_common(doc)) {
+            agent = agent.arg(key_flag(doc).help_heading("Configuration, as in the file"));
+        }
+        agent
+    });
     help::arrange(command)
 }
 

@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+pub mod agent;
 pub mod clear;
 pub mod init;
 pub mod set;

@@ -5,9 +5,10 @@ use std::{env, fs};
 
 use clap::ArgMatches;
 use haplane_core::nearest::nearest;
-use haplane_daemon::config_file::{Document, Override};
-use haplane_daemon::settings::{KeyDoc, StoreSettings, overrides};
+use haplane_daemon::config_file::{Document, Effective, Override};
+use haplane_daemon::settings::{KeyDoc, overrides};
 use haplane_daemon::{ConfigError, Settings};
+use haplane_store::StoreSettings;
 
 use crate::exit::Failure;
 
@@ -51,10 +52,18 @@ impl Source {
         Document::parse(&self.name, &self.text, self.overrides.clone())
     }
 
+    /// Every key as it will be used, with where it comes from. Secrets are in files that are named,
+    /// never in here.
+    pub fn effective(&self) -> Vec<Effective> {
+        let document = self.document();
+        Settings::read(&document, |name| env::var(name).ok());
+        document.effective()
+    }
+
     /// All settings, or everything that is wrong.
     pub fn settings(&self) -> Result<Settings, ConfigError> {
         let document = self.document();
-        let settings = Settings::read(&document);
+        let settings = Settings::read(&document, |name| env::var(name).ok());
         document.finish()?;
         // Nothing is wrong, so nothing is missing.
         settings.ok_or_else(|| unreadable(&document))

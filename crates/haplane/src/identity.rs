@@ -18,16 +18,20 @@ impl Identity {
     pub fn of_this_process(words: &[String]) -> Self {
         let named = |variable: &str| env::var(variable).ok().filter(|name| !name.is_empty());
         let by = named("SUDO_USER").or_else(|| named("USER"));
-        let host = rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned();
         Self {
             by: by.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw())),
-            host,
+            host: host_name(),
             command: as_typed(words),
         }
     }
+}
+
+/// The name of this machine.
+pub fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// The words as a shell would take them again.

@@ -44,16 +44,19 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         Err(error) => return not_parsed(&error, &Output::new(wants_json)).into(),
     };
     let output = Output::new(cli.common.json);
-    let settings = Source::read(
+    let read = Source::read(
         cli.common.config.clone(),
         cli.common.env.as_deref(),
         &matches,
     )
-    .and_then(|source| Ok(source.settings()?));
-    let settings = match settings {
-        Ok(settings) => settings,
+    .and_then(|source| Ok((source.settings()?, source)));
+    let (settings, source) = match read {
+        Ok(read) => read,
         Err(failure) => return output.failure(&failure).into(),
     };
+    if let Command::Agent(options) = &cli.command {
+        return command::agent::run(settings, &source, options, &output).into();
+    }
     let identity = Identity::of_this_process(&identity_words);
     match Session::open(settings, &cli.common, output, identity) {
         Ok(session) => in_session(&session, &cli.command).into(),
@@ -80,6 +83,7 @@ fn in_session(session: &Session, command: &Command) -> Exit {
 
 async fn dispatch(session: &Session, command: &Command) -> Result<Report, Failure> {
     match command {
+        Command::Agent(_) => Err(Failure::new(Exit::Unexpected, "the agent needs no session")),
         Command::Init(options) => command::init::run(session, options).await,
         Command::Show(selection) => command::show::run(session, selection).await,
         Command::Set(options) => command::set::run(session, options).await,

@@ -35,7 +35,7 @@ impl Session {
         identity: Identity,
     ) -> Result<Self, (Output, Failure)> {
         let opened = Place::pick(&settings, common.env.as_deref())
-            .and_then(|place| Ok((open_store(&place)?, place)));
+            .and_then(|place| Ok((AnyStore::open(&place.store)?, place)));
         match opened {
             Ok((store, place)) => Ok(Self {
                 settings,
@@ -92,10 +92,4 @@ pub fn stored_names(snapshot: &Snapshot) -> Known {
         stored: valid.chain(invalid).collect(),
         ..Known::default()
     }
-}
-
-fn open_store(place: &Place) -> Result<AnyStore, Failure> {
-    Ok(haplane_daemon::open_store(&place.store, |name| {
-        std::env::var(name).ok()
-    })?)
 }

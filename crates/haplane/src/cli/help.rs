@@ -8,9 +8,10 @@ use haplane_daemon::settings::KeyDoc;
 use crate::exit::Exit;
 
 /// The commands by task, in the order of a day's work.
-const TASKS: [(&str, &[&str]); 3] = [
+const TASKS: [(&str, &[&str]); 4] = [
     ("Change what takes traffic", &["set", "clear"]),
     ("Look", &["show"]),
+    ("Run beside HAProxy", &["agent"]),
     ("Set up", &["init"]),
 ];
 
