@@ -5,8 +5,10 @@
 
 pub mod ask;
 pub mod backoff;
+pub mod converge;
 pub mod desired;
 pub mod duration;
+pub mod floor;
 pub mod glob;
 pub mod guard;
 pub mod key;
@@ -14,10 +16,12 @@ pub mod kv_path;
 pub mod log;
 pub mod marker;
 pub mod nearest;
+pub mod outlook;
 pub mod resolve;
 pub mod slots;
 pub mod snapshot;
 pub mod target;
+pub mod verdict;
 
 pub use desired::{Desired, Value, ValueError};
 pub use key::{Key, KeyError};

@@ -1,0 +1,133 @@
+use super::*;
+
+fn key(text: &str) -> Key {
+    text.parse().unwrap()
+}
+
+fn row(line: &str, index: u64, verdict: Verdict) -> RowReport {
+    let keys: Vec<Key> = line.split(' ').map(key).collect();
+    RowReport {
+        row: keys[0].clone(),
+        keys,
+        answer: "drain".to_owned(),
+        index,
+        asked_ago: Duration::from_millis(800),
+        verdict,
+        observed: None,
+    }
+}
+
+fn node(name: &str, index: u64, rows: Vec<RowReport>) -> NodeReport {
+    NodeReport {
+        node: name.to_owned(),
+        index: Some(index),
+        store_trouble: None,
+        haproxy_trouble: Vec::new(),
+        rows,
+    }
+}
+
+fn canary() -> Scope {
+    Scope::Keys([key("canary")].into())
+}
+
+fn prove_canary(nodes: &[NodeReport], absent: &[Absentee]) -> Proof {
+    prove(7, &canary(), nodes, absent, |_| "drain".to_owned())
+}
+
+fn why(proof: &Proof) -> Vec<String> {
+    let told = |laggard: &Laggard| {
+        let row = laggard.row.as_ref().map_or("*", Key::as_str);
+        format!("{} {row}: {}", laggard.node, laggard.why)
+    };
+    proof.laggards.iter().map(told).collect()
+}
+
+#[test]
+fn all_there() {
+    let rows = || {
+        vec![
+            row("web/a canary", 7, Verdict::Converged),
+            row("web/b canary", 8, Verdict::Unobserved),
+            row("web/main", 3, Verdict::Diverged),
+        ]
+    };
+    let proof = prove_canary(&[node("lb1", 7, rows()), node("lb2", 9, rows())], &[]);
+    assert!(proof.holds(), "{proof:?}");
+    assert_eq!(
+        proof.rows,
+        Tally {
+            total: 2,
+            converged: 2
+        },
+        "distinct rows of the scope only"
+    );
+    assert_eq!(
+        proof.nodes,
+        Tally {
+            total: 2,
+            converged: 2
+        }
+    );
+}
+
+#[test]
+fn nobody_proves_nothing() {
+    assert!(!prove_canary(&[], &[]).holds());
+}
+
+#[test]
+fn each_kind_of_laggard_is_named_with_its_cause() {
+    let mut cut_off = node("cut", 6, vec![row("web/a canary", 6, Verdict::Unobserved)]);
+    cut_off.store_trouble = Some("cannot reach Consul".to_owned());
+    let mut stopped = node(
+        "stopped",
+        7,
+        vec![row("web/a canary", 7, Verdict::Unobserved)],
+    );
+    stopped.haproxy_trouble = vec!["/run/haproxy.sock does not answer".to_owned()];
+    let nodes = [
+        node("good", 7, vec![row("web/a canary", 7, Verdict::Converged)]),
+        cut_off,
+        stopped,
+        node("silent", 7, vec![row("web/a canary", 6, Verdict::Silent)]),
+        node("late", 7, vec![row("web/a canary", 6, Verdict::Unobserved)]),
+        node(
+            "by-hand",
+            7,
+            vec![row("web/a canary", 7, Verdict::Diverged)],
+        ),
+        node("slow", 7, vec![row("web/a canary", 7, Verdict::Pending)]),
+        node("old-cfg", 7, vec![row("web/a", 7, Verdict::Converged)]),
+    ];
+    let gone = [Absentee {
+        node: "gone".to_owned(),
+        why: "connection refused".to_owned(),
+    }];
+    let proof = prove_canary(&nodes, &gone);
+    assert!(!proof.holds());
+    assert_eq!(
+        proof.nodes,
+        Tally {
+            total: 9,
+            converged: 1
+        }
+    );
+    assert_eq!(
+        proof.rows,
+        Tally {
+            total: 1,
+            converged: 0
+        }
+    );
+    insta::assert_snapshot!(why(&proof).join("\n"));
+}
+
+#[test]
+fn a_node_without_the_row_at_all_has_another_role() {
+    let nodes = [
+        node("main", 7, vec![row("web/a canary", 7, Verdict::Converged)]),
+        node("pages", 7, vec![row("pages/a", 7, Verdict::Converged)]),
+    ];
+    assert!(prove_canary(&nodes, &[]).holds());
+}

@@ -1,0 +1,126 @@
+//! How much of a backend stays in rotation: the guard behind `--min-ready`.
+
+use std::collections::BTreeMap;
+
+use haplane_haproxy::AdminState;
+
+use crate::desired::Desired;
+
+/// One row of one node, with what is desired of it now and after a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Its backend.
+    pub backend: String,
+    /// Its full weight, as configured; 1 where nobody observes it.
+    pub weight: u64,
+    /// Whether HAProxy's own checks let it take traffic.
+    pub healthy: bool,
+    /// What is desired of it now.
+    pub before: Desired,
+    /// What will be.
+    pub after: Desired,
+}
+
+/// A backend of which too little would stay in rotation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortfall {
+    /// The backend.
+    pub backend: String,
+    /// The share of its weight in rotation now, in percent, rounded down.
+    pub before: u64,
+    /// The share after the change.
+    pub after: u64,
+}
+
+/// Sums of one backend; the weights in rotation in hundredths.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    total: u64,
+    before: u64,
+    after: u64,
+}
+
+/// The backends that a change would leave with less than `floor` percent of their weight in
+/// rotation. A change that takes nothing out of a backend is never the cause of its shortfall.
+pub fn shortfalls(loads: &[Load], floor: u64) -> Vec<Shortfall> {
+    let mut backends: BTreeMap<&str, Sums> = BTreeMap::new();
+    for load in loads {
+        let sums = backends.entry(&load.backend).or_default();
+        sums.total = sums.total.saturating_add(load.weight);
+        if load.healthy {
+            sums.before = sums
+                .before
+                .saturating_add(in_rotation(load.weight, load.before));
+            sums.after = sums
+                .after
+                .saturating_add(in_rotation(load.weight, load.after));
+        }
+    }
+    let short = |(backend, sums): (&str, Sums)| {
+        let percent = |hundredths: u64| hundredths.checked_div(sums.total).unwrap_or(0);
+        let (before, after) = (percent(sums.before), percent(sums.after));
+        (sums.after < sums.before && after < floor).then(|| Shortfall {
+            backend: backend.to_owned(),
+            before,
+            after,
+        })
+    };
+    backends.into_iter().filter_map(short).collect()
+}
+
+fn in_rotation(weight: u64, desired: Desired) -> u64 {
+    let percent = match desired {
+        Desired::Weight(percent) => u64::from(percent.get()),
+        Desired::Admin(AdminState::Ready) => 100,
+        Desired::Admin(AdminState::Drain | AdminState::Maint) => 0,
+    };
+    weight.saturating_mul(percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(backend: &str, weight: u64, healthy: bool, before: &str, after: &str) -> Load {
+        Load {
+            backend: backend.to_owned(),
+            weight,
+            healthy,
+            before: before.parse().unwrap(),
+            after: after.parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn weights_health_and_drains_that_are_there_already_count() {
+        let loads = [
+            load("web", 100, true, "ready", "drain"),
+            load("web", 100, true, "ready", "ready"),
+            load("web", 100, false, "ready", "ready"),
+            load("web", 100, true, "maint", "maint"),
+            load("api", 10, true, "ready", "50%"),
+            load("api", 90, true, "ready", "ready"),
+            load("out", 1, true, "drain", "maint"),
+        ];
+        let short = shortfalls(&loads, 50);
+        assert_eq!(
+            short,
+            [Shortfall {
+                backend: "web".to_owned(),
+                before: 50,
+                after: 25
+            }]
+        );
+        assert_eq!(shortfalls(&loads, 96)[0].backend, "api");
+        assert!(shortfalls(&loads, 25).is_empty());
+    }
+
+    #[test]
+    fn bringing_servers_back_is_never_refused() {
+        let loads = [
+            load("web", 1, true, "maint", "ready"),
+            load("web", 9, true, "maint", "maint"),
+        ];
+        assert!(shortfalls(&loads, 100).is_empty());
+    }
+}
