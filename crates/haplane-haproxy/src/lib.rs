@@ -8,6 +8,7 @@ pub mod admin_state;
 pub mod agent_check;
 pub mod cfg;
 pub mod duration;
+pub mod forecast;
 pub mod names;
 pub mod runtime_cmd;
 pub mod server_state;

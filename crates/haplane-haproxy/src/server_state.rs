@@ -1,7 +1,12 @@
 //! What HAProxy says about every row: the text of `show servers state` and of server-state files.
 //!
-//! [`read_answer`] reads what a running process answered. It is strict: an answer that is cut short, or a row that we do
-//! not understand, is an error with its line number, never a shorter list.
+//! One text, two readers, because the two must not agree on what to do with damage:
+//!
+//! * [`read_answer`] reads what a running process answered. It is strict: an answer that is cut short, or a row that we do
+//!   not understand, is an error with its line number, never a shorter list.
+//! * [`StateFile`] reads a file as a starting HAProxy does, which drops or skips what it dislikes and starts all the same.
+//!
+//! And one writer, [`write_seed`].
 //!
 //! HAProxy 2.2 writes 20 columns, 2.6 and later 25; the columns are named in the header, whose order has never changed.
 
@@ -12,10 +17,14 @@ use crate::names::RowKey;
 mod admin_bits;
 mod answer;
 mod check_bits;
+mod file;
+mod seed;
 
 pub use admin_bits::AdminBits;
 pub use answer::{StateError, read_answer};
 pub use check_bits::CheckBits;
+pub use file::{DropReason, Fate, FileRow, FileValues, SEED_MARK, StateFile};
+pub use seed::{SeedRow, write as write_seed};
 
 /// The header line, as HAProxy 2.6 and later write it.
 pub const HEADER: &str = "# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight \
