@@ -118,21 +118,6 @@ pub struct ForecastRow {
     pub partly_applied: bool,
 }
 
-impl ForecastRow {
-    /// The agent port as `show servers state` shows it: a check port stands in for an agent port that is not set.
-    pub fn shown_agent_port(&self) -> Option<u16> {
-        self.agent_port.value.or(self.check_port.value)
-    }
-
-    /// The agent address as `show servers state` shows it, likewise.
-    pub fn shown_agent_address(&self) -> Option<&Address> {
-        self.agent_address
-            .value
-            .as_ref()
-            .or(self.check_address.value.as_ref())
-    }
-}
-
 /// Every row of the configuration, in HAProxy's order.
 pub fn forecast(config: &Config, files: &StateFiles) -> Vec<ForecastRow> {
     let mut forecasts = Vec::new();
@@ -400,7 +385,9 @@ fn inherit(forecasts: &mut [ForecastRow], tracks: &[Option<String>]) {
         for _ in 0..own.len() {
             let Some(tracked_row) = next else { break };
             let bits = own.get(tracked_row).copied().unwrap_or_default();
-            if bits.is_maint() {
+            // A tracker of a server that is `disabled` stays in maintenance even when that server leaves it: HAProxy takes
+            // the remaining CMAINT for maintenance when it would let the trackers go.
+            if bits.is_maint() || bits.contains(AdminBits::CMAINT) {
                 inherited = inherited | AdminBits::IMAINT;
             }
             if bits.contains(AdminBits::FDRAIN) {

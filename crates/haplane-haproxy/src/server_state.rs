@@ -110,13 +110,13 @@ pub struct ServerRow {
     pub fqdn: Option<String>,
     /// `srv_port`. A port below the client's (`:-10` in the configuration) shows as a number close to 2^32.
     pub port: u32,
-    /// `srv_check_port`; none when not set, and before HAProxy 2.6. HAProxy also shows a server's check port in place of
-    /// an agent port that was never configured, so read `agent_port` together with `agent.is_configured()`.
+    /// `srv_check_port`; none when not set, and before HAProxy 2.6.
     pub check_port: Option<u16>,
     /// `srv_check_addr`; none when not set (the server's own address is checked), and before HAProxy 2.6.
     pub check_address: Option<IpAddr>,
     /// `srv_agent_addr`; none when not set (the server's own address is asked), and before HAProxy 2.6.
     pub agent_address: Option<IpAddr>,
-    /// `srv_agent_port`; none when not set, and before HAProxy 2.6.
+    /// `srv_agent_port`; none when not set, and before HAProxy 2.6. The port of the health check stands in for it where
+    /// no `agent-port` is given, so a row has one without having an agent: see `agent`.
     pub agent_port: Option<u16>,
 }

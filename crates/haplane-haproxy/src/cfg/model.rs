@@ -443,6 +443,11 @@ impl<'a> Builder<'a> {
             self.diagnostics.error(line.span_of(1), error.to_string());
             return None;
         }
+        if is_template && line.argument(1).contains(':') {
+            self.diagnostics
+                .error(line.span_of(1), "the prefix of a template holds no `:`");
+            return None;
+        }
         let template = if is_template {
             Some(self.template_range(line)?)
         } else {
@@ -473,7 +478,7 @@ impl<'a> Builder<'a> {
         if settings.agent.enabled.value && settings.agent.port.is_none() {
             self.diagnostics.error(
                 line.span(),
-                "`agent-check` needs `agent-port`: HAProxy refuses to start",
+                "`agent-check` needs `agent-port` (or `port`): HAProxy refuses to start",
             );
         }
         Some(ServerLine {

@@ -39,14 +39,16 @@ pub type Optional<T> = Option<Sourced<T>>;
 pub struct AgentSettings {
     /// `agent-check`.
     pub enabled: Sourced<bool>,
-    /// `agent-addr`; the server's own address when not given.
+    /// `agent-addr`, else the `addr` of the health check, else (none here) the server's own address.
     pub address: Optional<Address>,
-    /// `agent-port`.
+    /// `agent-port`, else the `port` of the health check.
     pub port: Optional<u16>,
     /// `agent-inter`, 2 s when not given.
     pub inter: Sourced<Duration>,
     /// `agent-send`, as HAProxy will send it.
     pub send: Optional<String>,
+    address_is_own: bool,
+    port_is_own: bool,
 }
 
 /// The health check of a server.
@@ -112,6 +114,8 @@ impl Default for ServerSettings {
                 port: None,
                 inter: Sourced::default_of(two_seconds),
                 send: None,
+                address_is_own: false,
+                port_is_own: false,
             },
             weight: Sourced::default_of(1),
             disabled: Sourced::default_of(false),
@@ -182,10 +186,14 @@ impl ServerSettings {
             "weight" => weight(text).map(|weight| self.weight = Sourced::set(weight, span)),
             "port" => {
                 self.check.port = port(text).map(|port| Sourced::set(port, span));
+                if !self.agent.port_is_own {
+                    self.agent.port.clone_from(&self.check.port);
+                }
                 Ok(())
             }
             "agent-port" => {
                 self.agent.port = port(text).map(|port| Sourced::set(port, span));
+                self.agent.port_is_own = true;
                 Ok(())
             }
             "rise" => count(text).map(|rise| self.check.rise = Sourced::set(rise, span)),
@@ -197,10 +205,15 @@ impl ServerSettings {
             "slowstart" => {
                 milliseconds(text).map(|ramp| self.slowstart = Some(Sourced::set(ramp, span)))
             }
-            "addr" => check_address(text)
-                .map(|address| self.check.address = Some(Sourced::set(address, span))),
+            "addr" => check_address(text).map(|address| {
+                self.check.address = Some(Sourced::set(address, span));
+                if !self.agent.address_is_own {
+                    self.agent.address.clone_from(&self.check.address);
+                }
+            }),
             "agent-addr" => {
                 self.agent.address = Some(Sourced::set(agent_address(text), span));
+                self.agent.address_is_own = true;
                 Ok(())
             }
             _ => self.set_text(keyword, text, span),

@@ -98,8 +98,8 @@ fn defaults_are_inherited_as_haproxy_inherits_them() {
     };
     assert!(row("a/s").settings.disabled.value && !row("b/s").settings.disabled.value);
     assert_eq!(
-        row("c/s").settings.agent.port,
-        None,
+        row("c/s").settings.agent.port.as_ref().unwrap().value,
+        7,
         "a default-server line counts for the lines after it"
     );
     assert_eq!(row("c/u").settings.agent.port.as_ref().unwrap().value, 4);
@@ -276,7 +276,7 @@ fn what_haproxy_refuses_is_told_with_its_place() {
         ),
         (
             "backend a\n server s 192.0.2.1:1 agent-check\n",
-            "2:2 error: `agent-check` needs `agent-port`",
+            "2:2 error: `agent-check` needs `agent-port` (or `port`)",
         ),
         (
             "backend a\n server-template s 3-2 192.0.2.1:1\n",
