@@ -12,6 +12,8 @@ pub enum Peer {
     Haproxy26,
     /// Consul 1.8.
     Consul,
+    /// Prometheus's checker of rules, 2 or 3.
+    Promtool,
 }
 
 impl Peer {
@@ -21,6 +23,7 @@ impl Peer {
             Self::Haproxy28 => "haproxy-2.8",
             Self::Haproxy26 => "haproxy-2.6",
             Self::Consul => "consul",
+            Self::Promtool => "promtool",
         }
     }
 
@@ -30,6 +33,7 @@ impl Peer {
             Self::Haproxy28 => "HAPLANE_HAPROXY_28",
             Self::Haproxy26 => "HAPLANE_HAPROXY_26",
             Self::Consul => "HAPLANE_CONSUL",
+            Self::Promtool => "HAPLANE_PROMTOOL",
         }
     }
 
@@ -69,17 +73,24 @@ impl Peer {
 
     /// Whether the program says that it is this peer.
     fn is(self, program: &Path) -> bool {
+        let version = if self == Self::Promtool {
+            "--version"
+        } else {
+            "-v"
+        };
         let said = Command::new(program)
-            .arg("-v")
+            .arg(version)
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .output();
         let Ok(said) = said else { return false };
         let said = String::from_utf8_lossy(&said.stdout).replace("HA-Proxy", "HAProxy");
-        said.starts_with(match self {
-            Self::Haproxy28 => "HAProxy version 2.8.",
-            Self::Haproxy26 => "HAProxy version 2.6.",
-            Self::Consul => "Consul v1.8.",
-        })
+        let versions: &[&str] = match self {
+            Self::Haproxy28 => &["HAProxy version 2.8."],
+            Self::Haproxy26 => &["HAProxy version 2.6."],
+            Self::Consul => &["Consul v1.8."],
+            Self::Promtool => &["promtool, version 2.", "promtool, version 3."],
+        };
+        versions.iter().any(|version| said.starts_with(version))
     }
 }
