@@ -3,6 +3,7 @@
 mod view;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -14,6 +15,7 @@ use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
+use crate::page;
 use crate::pulse::Pulse;
 use crate::rows::Rows;
 use crate::standing::Standing;
@@ -35,6 +37,8 @@ pub struct Shown {
     pub standing: Standing,
     /// What was asked and answered.
     pub rows: Arc<Mutex<Rows>>,
+    /// A drain older than this counts as forgotten.
+    pub forgotten_after: Duration,
     /// The counters.
     pub metrics: Arc<Metrics>,
     /// The page of all metrics.
@@ -53,6 +57,7 @@ pub fn router(shown: Arc<Shown>) -> Router {
         .route("/v1/state", get(state))
         .route("/v1/rows", get(rows))
         .with_state(shown)
+        .merge(page::routes())
 }
 
 type Pages = State<Arc<Shown>>;
@@ -81,6 +86,7 @@ async fn metrics(State(shown): Pages) -> Response {
     shown
         .metrics
         .verdicts(&[("silent", silent), ("unobserved", all - silent)]);
+    shown.metrics.forgotten_drains(shown.forgotten_drains());
     haplane_daemon::metrics::page(&shown.registry)
 }
 
@@ -104,6 +110,14 @@ async fn rows(State(shown): Pages) -> Json<Vec<view::Row>> {
 }
 
 impl Shown {
+    fn forgotten_drains(&self) -> usize {
+        let since = Timestamp::now().checked_sub(self.forgotten_after);
+        let snapshot = self.standing.snapshot();
+        snapshot.map_or(0, |snapshot| {
+            snapshot.forgotten(since.unwrap_or(Timestamp::MIN))
+        })
+    }
+
     fn rows(&self) -> std::sync::MutexGuard<'_, Rows> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }

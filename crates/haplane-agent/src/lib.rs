@@ -8,6 +8,7 @@
 pub mod http;
 pub mod last_good;
 pub mod metrics;
+pub mod page;
 pub mod parts;
 pub mod pulse;
 pub mod registration;

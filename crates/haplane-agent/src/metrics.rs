@@ -56,6 +56,7 @@ pub struct Metrics {
     guard_active: Family<Reason, Gauge>,
     keys: Family<Value, Gauge>,
     invalid_values: Gauge,
+    forgotten_drains: Gauge,
     answers: Family<AnswerLabel, Counter>,
     refused: Family<Reason, Counter>,
     unterminated: Counter,
@@ -82,6 +83,7 @@ impl Metrics {
             guard_active: Family::default(),
             keys: Family::default(),
             invalid_values: Gauge::default(),
+            forgotten_drains: Gauge::default(),
             answers: Family::default(),
             refused: Family::default(),
             unterminated: Counter::default(),
@@ -134,6 +136,11 @@ impl Metrics {
             "haplane_invalid_values",
             "Keys whose text is not a value; they count as absent",
             self.invalid_values.clone(),
+        );
+        registry.register(
+            "haplane_forgotten_drains",
+            "Keys that have kept rows out of rotation for longer than forgotten_after",
+            self.forgotten_drains.clone(),
         );
     }
 
@@ -262,6 +269,11 @@ impl Metrics {
         ] {
             self.keys.get_or_create(&Value { value }).set(count(keys));
         }
+    }
+
+    /// How many drains are older than they should be.
+    pub(crate) fn forgotten_drains(&self, keys: usize) {
+        self.forgotten_drains.set(count(keys));
     }
 
     /// How many rows have which verdict.

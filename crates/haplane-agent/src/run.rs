@@ -316,6 +316,7 @@ impl Agent {
             store_address: self.store.address(),
             standing,
             rows: Arc::clone(&self.rows),
+            forgotten_after: self.settings.forgotten_after,
             metrics: Arc::clone(&self.metrics),
             registry: Arc::clone(&self.registry),
             pulse: self.pulse.clone(),

@@ -29,6 +29,14 @@ impl LogId {
         (flags != 0).then_some(Self(flags))
     }
 
+    /// When it was written, to the millisecond.
+    pub fn at(self) -> Timestamp {
+        i64::try_from(self.0 >> RANDOM_BITS)
+            .ok()
+            .and_then(|millis| Timestamp::from_millisecond(millis).ok())
+            .unwrap_or(Timestamp::MAX)
+    }
+
     /// The number.
     pub fn as_u64(self) -> u64 {
         self.0

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use crate::desired::{Desired, Value};
 use crate::key::Key;
 use crate::kv_path::{decode, encode};
@@ -201,6 +203,17 @@ impl Snapshot {
         })
     }
 
+    /// How many keys have kept rows out of rotation since before `since` and name no end. A key
+    /// written by hand carries no time and is not counted.
+    pub fn forgotten(&self, since: Timestamp) -> usize {
+        let is_out = |desired| matches!(desired, Desired::DRAIN | Desired::MAINT);
+        self.keys
+            .values()
+            .filter(|stored| is_out(stored.value.desired) && stored.value.until.is_none())
+            .filter(|stored| stored.log_id.is_some_and(|id| id.at() < since))
+            .count()
+    }
+
     /// How many keys want what.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
@@ -266,6 +279,28 @@ mod tests {
                 ..Counts::default()
             }
         );
+    }
+
+    #[test]
+    fn what_is_forgotten() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let written = |path: &str, value: &[u8], second| Pair {
+            log_id: Some(LogId::new(at(second), 7)),
+            ..pair(path, value)
+        };
+        let snapshot = Snapshot::new(
+            7,
+            [
+                written("old", b"drain", 1_000),
+                written("older", b"maint", 500),
+                written("new", b"drain", 3_000),
+                written("ending", b"drain until=2030-01-01T00:00:00Z", 1_000),
+                written("in", b"ready", 1_000),
+                pair("by-hand", b"drain"),
+            ],
+        );
+        assert_eq!(snapshot.forgotten(at(2_000)), 2);
+        assert_eq!(snapshot.forgotten(at(4_000)), 3);
     }
 
     #[test]

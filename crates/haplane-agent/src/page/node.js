@@ -1,0 +1,293 @@
+// The node page: what this HAProxy was told, and what it does.
+import { arrange, element, facts, live, read, span, step, write } from "/dom.js";
+
+const at = (id) => document.getElementById(id);
+const PROBLEMS = new Set(["diverged", "silent"]);
+const RANK = { diverged: 0, silent: 1, pending: 2, unobserved: 3, converged: 4 };
+/** Between two looks at the agent, in milliseconds: HAProxy's own usual check interval. */
+const EVERY = 2000;
+/** A store that was read this long ago (ms) is called stale; the watcher waits up to 30 s. */
+const STALE = 60_000;
+
+let node, rows = [], state = { keys: {}, invalid: {} };
+const folded = new Set(); // backends
+const opened = new Set(); // ids of rows
+const groups = new Map(); // backend -> Group
+const views = new Map(); // id of a row -> RowView
+
+// --- what is looked at, kept in the address so that it can be passed on -----------------
+
+const wish = { q: "", show: "all", sort: "problems" };
+
+function recall() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  for (const name of Object.keys(wish)) if (given.has(name)) wish[name] = given.get(name);
+  at("filter").value = wish.q;
+  for (const radio of document.getElementsByName("show")) radio.checked = radio.value === wish.show;
+  at("sort").value = wish.sort;
+}
+
+function change(name, value) {
+  wish[name] = value;
+  const given = new URLSearchParams(wish);
+  history.replaceState(null, "", `#${given}`);
+  render();
+}
+
+// --- deciding: no document here ---------------------------------------------------------
+
+const isProblem = (row) => PROBLEMS.has(row.verdict);
+const isOut = (row) => /^(up )?(drain|maint)/.test(row.answer);
+const desired = (row) => state.keys[row.decided_by] ?? (row.decided_by ? "" : "ready");
+const text = (row) =>
+  `${row.row} ${row.keys.join(" ")} ${row.answer} ${row.decided_by ?? ""} ${row.verdict} ${row.observed?.admin ?? ""} ${row.observed?.status ?? ""}`.toLowerCase();
+
+const ORDERS = {
+  problems: (a, b) => (RANK[a.verdict] ?? 5) - (RANK[b.verdict] ?? 5),
+  name: () => 0,
+  asked: (a, b) => b.asked_ms_ago - a.asked_ms_ago,
+  weight: (a, b) => (a.observed?.weight ?? Infinity) - (b.observed?.weight ?? Infinity),
+  sessions: (a, b) => (b.observed?.sessions ?? -1) - (a.observed?.sessions ?? -1),
+};
+
+function chosen() {
+  const words = wish.q.toLowerCase().split(/\s+/).filter(Boolean);
+  return rows.filter((row) => {
+    if (wish.show === "problems" && !isProblem(row)) return false;
+    if (wish.show === "out" && !isOut(row)) return false;
+    const said = words.length ? text(row) : "";
+    return words.every((word) => said.includes(word));
+  });
+}
+
+/** [[backend, rows]], both in the wished order; names order what is otherwise equal. */
+function grouped() {
+  const order = ORDERS[wish.sort] ?? ORDERS.problems;
+  const both = (a, b) => order(a, b) || compare(a.row, b.row);
+  const byBackend = new Map();
+  for (const row of chosen()) {
+    const backend = row.row.split("/", 1)[0];
+    if (!byBackend.has(backend)) byBackend.set(backend, []);
+    byBackend.get(backend).push(row);
+  }
+  for (const members of byBackend.values()) members.sort(both);
+  return [...byBackend].sort(([a, [first]], [b, [second]]) => order(first, second) || compare(a, b));
+}
+
+const { compare } = new Intl.Collator("en", { numeric: true });
+
+// --- showing ---------------------------------------------------------------------------
+
+class RowView {
+  static columns = ["server", "desired", "decided by", "answered", "observed", "weight", "sessions", "verdict"];
+
+  constructor(id) {
+    this.id = id;
+    this.button = element("button", { type: "button" });
+    this.button.setAttribute("aria-expanded", "false");
+    this.button.addEventListener("click", () => {
+      if (!opened.delete(id)) opened.add(id);
+      render();
+    });
+    this.cells = RowView.columns.map((label, index) => {
+      const cell = element("td");
+      if (index) cell.dataset.label = label;
+      if (label === "weight" || label === "sessions") cell.className = "number";
+      return cell;
+    });
+    this.cells[0].append(this.button);
+    this.line = element("tr", {}, ...this.cells);
+  }
+
+  show(row) {
+    const [, wanted, by, answered, observed, weight, sessions, verdict] = this.cells;
+    write(this.button, row.row.slice(row.row.indexOf("/") + 1));
+    write(wanted, desired(row));
+    wanted.className = isOut(row) ? "out" : "";
+    write(by, row.decided_by ?? "no key");
+    by.className = row.decided_by ? "" : "quiet";
+    write(answered, `${row.answer.trim() || "(no change)"}, ${span(row.asked_ms_ago)} ago`);
+    write(observed, row.observed ? `${row.observed.admin}, ${row.observed.status}` : "–");
+    write(weight, String(row.observed?.weight ?? "–"));
+    write(sessions, String(row.observed?.sessions ?? "–"));
+    write(verdict, row.verdict);
+    verdict.className = `verdict ${row.verdict}`;
+    this.line.className = row.verdict;
+    const open = opened.has(this.id);
+    this.button.setAttribute("aria-expanded", String(open));
+    return open ? [this.line, this.details(row)] : [this.line];
+  }
+
+  details(row) {
+    this.list ??= element("dl");
+    this.more ??= element("tr", { className: "more" },
+      element("td", { colSpan: RowView.columns.length }, this.list));
+    const seen = row.observed;
+    facts(this.list, [
+      ["asks for", row.keys.map((key) => `${key} = ${state.keys[key] ?? "no value"}`).join(", then ")],
+      ["answer", `${row.answer.trim() || "an empty line, which changes nothing"} (from index ${row.index})`],
+      ["last asked", `${row.last_asked}, ${row.asks} times in all`],
+      ["observed", seen ? `${seen.admin}, ${seen.status}, weight ${seen.weight}, ${seen.sessions} sessions, at ${seen.at}` : "no socket is configured, so nobody looks"],
+      ["agent check", seen?.agent_status ?? "–"],
+      ["why", row.why ?? meaning(row.verdict)],
+    ]);
+    return this.more;
+  }
+}
+
+function meaning(verdict) {
+  return {
+    converged: "HAProxy does what it was answered.",
+    pending: "Answered, and not yet seen in HAProxy.",
+    diverged: "HAProxy does otherwise than it was answered.",
+    silent: "HAProxy has not asked for three of its intervals: no change reaches this row.",
+    unobserved: "Answered; nobody looks at HAProxy itself here.",
+  }[verdict] ?? "";
+}
+
+class Group {
+  constructor(backend) {
+    this.title = element("button", { type: "button" }, backend);
+    this.title.addEventListener("click", () => {
+      if (!folded.delete(backend)) folded.add(backend);
+      render();
+    });
+    this.note = element("small");
+    this.body = element("tbody");
+    const heads = RowView.columns.map((label) =>
+      element("th", { scope: "col", className: label === "weight" || label === "sessions" ? "number" : "" }, label));
+    this.table = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), this.body);
+    this.section = element("section", { className: "group" },
+      element("h2", {}, this.title, this.note), this.table);
+  }
+
+  show(backend, members) {
+    const problems = members.filter(isProblem).length;
+    write(this.note, `${plural(members.length, "row")}${problems ? `, ${plural(problems, "problem")}` : ""}`);
+    this.note.className = problems ? "bad" : "";
+    const open = !folded.has(backend);
+    this.title.setAttribute("aria-expanded", String(open));
+    this.table.hidden = !open;
+    if (open) arrange(this.body, members.flatMap((row) => kept(views, row.id, RowView).show(row)));
+    return this.section;
+  }
+}
+
+function kept(all, name, Kind) {
+  if (!all.has(name)) all.set(name, new Kind(name));
+  return all.get(name);
+}
+
+const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+
+function render() {
+  if (!node) return;
+  const shown = grouped();
+  arrange(at("backends"), shown.map(([backend, members]) => kept(groups, backend, Group).show(backend, members)));
+  const count = shown.reduce((sum, [, members]) => sum + members.length, 0);
+  write(at("summary"), rows.length === 0
+    ? "No row has asked yet. A row asks when its server line in haproxy.cfg has agent-check: see haplane enroll."
+    : `${plural(count, "row")} of ${rows.length} in ${plural(shown.length, "backend")}`);
+  write(at("count-all"), String(rows.length));
+  write(at("count-problems"), String(rows.filter(isProblem).length));
+  write(at("count-out"), String(rows.filter(isOut).length));
+}
+
+function renderNode() {
+  const { store, haproxy = [], counts } = node;
+  document.title = `${node.node} · haplane`;
+  write(at("node"), node.node);
+  write(at("version"), `haplane ${node.version}, since ${node.started_at}`);
+  const guard = store.guard;
+  at("guard").hidden = !guard;
+  if (guard) write(at("guard"), `Guarded since ${guard.since}: ${guard.reason}. ${guard.detail} The last trusted state stays in force.`);
+  const stale = store.age_ms == null || store.age_ms > STALE;
+  document.querySelector(".mark").className = `mark ${guard ? "guarded" : stale ? "stale" : "fresh"}`;
+  facts(at("facts"), [
+    ["store", `${store.kind} ${store.address}`],
+    ["index", String(store.index ?? "none yet")],
+    ["last good contact", store.age_ms == null ? "never" : `${span(store.age_ms)} ago`, stale ? "failed" : ""],
+    ...(store.error ? [["store trouble", store.error, "failed"]] : []),
+    ...haproxy.map((one) => [`HAProxy ${one.socket}`,
+      one.error ?? `${one.version}, process ${one.pid}, up ${span(one.uptime_s * 1000)}`, one.error ? "failed" : ""]),
+    ...(haproxy.length ? [] : [["HAProxy", "no socket is configured, so rows are not observed"]]),
+    ["keys", `${counts.keys}${counts.invalid ? `, ${counts.invalid} invalid` : ""}`, counts.invalid ? "failed" : ""],
+    ["rows", String(counts.rows)],
+  ]);
+}
+
+function renderKeys() {
+  const valid = Object.entries(state.keys).map(([key, value]) => [key, value, ""]);
+  const invalid = Object.entries(state.invalid).map(([key, value]) => [key, `${JSON.stringify(value)} is no state and counts as absent`, "failed"]);
+  write(at("count-keys"), String(valid.length));
+  arrange(at("keys"), [...invalid, ...valid].map(([key, value, kind]) =>
+    element("tr", {}, element("td", {}, element("code", {}, key)), element("td", { className: kind }, value))));
+}
+
+/** A row can ask by several lines (while HAProxy reloads, say): each gets its own id. */
+function identify(list) {
+  const seen = new Map();
+  for (const row of list) {
+    const name = row.keys.join(" ") || row.row;
+    const before = seen.get(name) ?? 0;
+    seen.set(name, before + 1);
+    row.id = `${name} ${before}`;
+  }
+  return list;
+}
+
+function forget() {
+  const names = new Set(rows.map((row) => row.id));
+  for (const name of views.keys()) if (!names.has(name)) views.delete(name);
+}
+
+async function look() {
+  try {
+    const [newNode, newRows, newState] = await Promise.all([read("/v1/node"), read("/v1/rows"), read("/v1/state")]);
+    const keysChanged = JSON.stringify(newState) !== JSON.stringify(state) || !node;
+    [node, rows, state] = [newNode, identify(newRows), newState];
+    document.body.classList.remove("stale-data");
+    at("away").hidden = true;
+    forget();
+    renderNode();
+    render();
+    if (keysChanged) renderKeys();
+    if (!performance.getEntriesByName("shown").length) performance.mark("shown");
+  } catch (error) {
+    document.body.classList.add("stale-data");
+    at("away").hidden = false;
+    write(at("away"), `The agent does not answer (${error.message}). What is shown is what it last said.`);
+  }
+}
+
+// --- hands -----------------------------------------------------------------------------
+
+at("filter").addEventListener("input", (event) => change("q", event.target.value));
+at("sort").addEventListener("change", (event) => change("sort", event.target.value));
+for (const radio of document.getElementsByName("show")) {
+  radio.addEventListener("change", () => change("show", radio.value));
+}
+at("controls").addEventListener("submit", (event) => event.preventDefault());
+addEventListener("hashchange", () => { recall(); render(); });
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape") {
+    at("filter").value = "";
+    document.activeElement.blur();
+    change("q", "");
+    return;
+  }
+  if (event.target.matches("input[type=search], select")) return;
+  if (event.key === "/") {
+    event.preventDefault();
+    at("filter").focus();
+  } else if (event.key === "j" || event.key === "k") {
+    step(event.key === "j");
+  } else if (event.key === "p") {
+    change("show", wish.show === "problems" ? "all" : "problems");
+    recall();
+  }
+});
+
+recall();
+live(EVERY, look);
