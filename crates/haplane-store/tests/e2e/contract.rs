@@ -279,30 +279,30 @@ async fn a_hand_write_has_no_log_entry(bench: &impl Bench) {
 }
 
 async fn a_blocking_read_wakes_for_a_change_and_only_then(bench: &impl Bench) {
-    let (watching, writing) = (bench.open(), bench.open());
-    write(&writing, &[("canary", Some("drain"))]).await;
-    let mut index = read(&watching).await.snapshot.index;
+    let (watcher, writer) = (bench.open(), bench.open());
+    write(&writer, &[("canary", Some("drain"))]).await;
+    let mut index = read(&watcher).await.snapshot.index;
     let begun = Instant::now();
     let wait = Duration::from_millis(300);
-    let quiet = watching.read(Mode::Blocking(index), wait).await.unwrap();
+    let quiet = watcher.read(Mode::Blocking(index), wait).await.unwrap();
     assert!(begun.elapsed() >= wait, "woken by nothing");
     assert_eq!(quiet.snapshot.index, index);
     for text in ["maint", "25%", "ready"] {
-        let waiting = watching.read(Mode::Blocking(index), Duration::from_secs(30));
-        let (woken, ()) = tokio::join!(timeout(SOON, waiting), async {
+        let parked = watcher.read(Mode::Blocking(index), Duration::from_secs(30));
+        let (woken, ()) = tokio::join!(timeout(SOON, parked), async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             if text == "25%" {
                 bench.put("canary", text).await;
             } else {
-                write(&writing, &[("canary", Some(text))]).await;
+                write(&writer, &[("canary", Some(text))]).await;
             }
         });
         let woken = woken.expect("to be woken").unwrap().snapshot;
         assert_eq!(says(&woken), [("canary".to_owned(), text.to_owned())]);
         index = woken.index;
     }
-    let waiting = watching.read(Mode::Blocking(index), Duration::from_secs(30));
-    let (woken, ()) = tokio::join!(timeout(SOON, waiting), bench.delete("canary"));
+    let parked = watcher.read(Mode::Blocking(index), Duration::from_secs(30));
+    let (woken, ()) = tokio::join!(timeout(SOON, parked), bench.delete("canary"));
     assert_eq!(says(&woken.expect("to be woken").unwrap().snapshot), []);
 }
 
@@ -385,13 +385,13 @@ async fn too_many_keys_are_refused(bench: &impl Bench) {
 }
 
 async fn a_snapshot_at_the_index_has_seen_the_write(bench: &impl Bench) {
-    let (store, watching) = (bench.open(), bench.open());
+    let (store, watcher) = (bench.open(), bench.open());
     for n in 0..20 {
-        let before = read(&watching).await.snapshot;
+        let before = read(&watcher).await.snapshot;
         let name = format!("web/s{}", n % 4);
         let text = (n % 3 > 0).then(|| format!("{n}%"));
         let committed = write(&store, &[(&name, text.as_deref())]).await;
-        let after = read(&watching).await.snapshot;
+        let after = read(&watcher).await.snapshot;
         assert!(after.index >= committed.index, "{n}");
         let wanted = text.clone();
         let has_seen = |s: &Snapshot| s.get(&key(&name)).map(|s| s.value.to_string()) == wanted;
