@@ -11,6 +11,7 @@ use haplane_core::snapshot::Pair;
 
 use crate::consul::address::AddressError;
 use crate::consul::{Address, Client, ConsulSettings, ConsulStore, Prefix};
+use crate::dir::DirStore;
 use crate::error::{CommitError, StoreError};
 use crate::store::{Committed, Store, Transaction};
 
@@ -93,24 +94,29 @@ impl StoreSettings {
 /// Consul or a directory.
 pub enum AnyStore {
     /// Consul's KV store.
-    Consul(ConsulStore),
+    Consul(Box<ConsulStore>),
+    /// A folder.
+    Dir(DirStore),
 }
 
 impl AnyStore {
     /// Opens the store that the settings name. Nothing is read or dialled yet.
     pub fn open(settings: &StoreSettings) -> Result<Self, StoreError> {
-        let (state, log) = (settings.state_prefix.clone(), settings.log_prefix.clone());
-        Ok(Self::Consul(ConsulStore::new(
-            settings.consul(),
-            state,
-            log,
-        )?))
+        match &settings.location {
+            Location::Dir(path) => Ok(Self::Dir(DirStore::new(path.clone()))),
+            Location::Consul(_) => {
+                let (state, log) = (settings.state_prefix.clone(), settings.log_prefix.clone());
+                let store = ConsulStore::new(settings.consul(), state, log)?;
+                Ok(Self::Consul(Box::new(store)))
+            }
+        }
     }
 
     /// The client of the Consul that the store is in, where it is in one.
     pub fn consul(&self) -> Option<&Client> {
         match self {
             Self::Consul(store) => Some(store.client()),
+            Self::Dir(_) => None,
         }
     }
 
@@ -118,6 +124,7 @@ impl AnyStore {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Consul(_) => "consul",
+            Self::Dir(_) => "dir",
         }
     }
 
@@ -125,6 +132,7 @@ impl AnyStore {
     pub fn address(&self) -> String {
         match self {
             Self::Consul(store) => store.client().settings().address.to_string(),
+            Self::Dir(store) => store.root().display().to_string(),
         }
     }
 
@@ -132,6 +140,7 @@ impl AnyStore {
     pub fn reload(&self) {
         match self {
             Self::Consul(store) => store.reload(),
+            Self::Dir(_) => {}
         }
     }
 }
@@ -140,42 +149,49 @@ impl Store for AnyStore {
     async fn read(&self, mode: Mode, wait: Duration) -> Result<Reading, StoreError> {
         match self {
             Self::Consul(store) => store.read(mode, wait).await,
+            Self::Dir(store) => store.read(mode, wait).await,
         }
     }
 
     async fn read_path(&self, path: &str) -> Result<Option<Pair>, StoreError> {
         match self {
             Self::Consul(store) => store.read_path(path).await,
+            Self::Dir(store) => store.read_path(path).await,
         }
     }
 
     async fn commit(&self, transaction: &Transaction) -> Result<Committed, CommitError> {
         match self {
             Self::Consul(store) => store.commit(transaction).await,
+            Self::Dir(store) => store.commit(transaction).await,
         }
     }
 
     async fn log(&self, limit: usize) -> Result<Vec<LogEntry>, StoreError> {
         match self {
             Self::Consul(store) => store.log(limit).await,
+            Self::Dir(store) => store.log(limit).await,
         }
     }
 
     async fn log_entry(&self, id: LogId) -> Result<Option<LogEntry>, StoreError> {
         match self {
             Self::Consul(store) => store.log_entry(id).await,
+            Self::Dir(store) => store.log_entry(id).await,
         }
     }
 
     async fn trim_log(&self, keep: usize) -> Result<usize, StoreError> {
         match self {
             Self::Consul(store) => store.trim_log(keep).await,
+            Self::Dir(store) => store.trim_log(keep).await,
         }
     }
 
     fn keys_per_transaction(&self) -> usize {
         match self {
             Self::Consul(store) => store.keys_per_transaction(),
+            Self::Dir(store) => store.keys_per_transaction(),
         }
     }
 }

@@ -5,7 +5,9 @@
 //! what a value says (`haplane_core::desired`).
 
 pub mod any;
+mod blocking;
 pub mod consul;
+pub mod dir;
 pub mod error;
 pub mod store;
 pub mod watch;

@@ -14,7 +14,8 @@ use http_body_util::Full;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::{Mutex, watch};
 
-use crate::consul::connection::{Answer, Broken, Connection, Stage, off_the_loop};
+use crate::blocking::off_the_loop;
+use crate::consul::connection::{Answer, Broken, Connection, Stage};
 use crate::consul::settings::ConsulSettings;
 use crate::consul::token::{Reread, Token};
 use crate::error::{StoreError, StoreErrorKind};

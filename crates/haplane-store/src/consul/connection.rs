@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::blocking::off_the_loop;
 use crate::consul::address::Address;
 use crate::consul::tls::{self, TlsSettings};
 use crate::error::{StoreError, StoreErrorKind};
@@ -188,13 +189,4 @@ async fn dial_unix(path: &Path) -> Result<UnixStream, StoreError> {
 fn unreachable(address: &Address) -> StoreError {
     let what = format!("cannot reach Consul at {address}: is its agent running?");
     StoreError::new(StoreErrorKind::Unreachable, what)
-}
-
-/// Runs a short piece of blocking work, such as reading a certificate, beside the event loop.
-pub(crate) async fn off_the_loop<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, StoreError> {
-    tokio::task::spawn_blocking(work).await.map_err(|source| {
-        StoreError::new(StoreErrorKind::Io, "a blocking task did not finish").because(source)
-    })
 }

@@ -12,3 +12,4 @@
 
 mod consul;
 mod contract;
+mod dir;

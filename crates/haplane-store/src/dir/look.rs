@@ -1,0 +1,307 @@
+//! One look at a folder: all of its files as they were at one moment, or an error.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+use haplane_core::marker;
+
+use super::files::{
+    CONFIG_MAP, INDEX, JOURNAL, failed, is_absence, is_ignored, read_text, read_value, stamp_of,
+};
+use super::journal::Journal;
+use super::lock::Lock;
+use super::log::Writers;
+use super::stamp::{File, Stamp};
+use crate::error::{StoreError, StoreErrorKind};
+
+/// How long a file that is empty, or that vanished by hand, is not believed: shells and editors write
+/// in two steps.
+pub(super) const SETTLING: Duration = Duration::from_millis(100);
+
+/// How old a file has to be when it is read for its time stamp to tell it from a later writing.
+const TELLING_AGE: Duration = Duration::from_millis(100);
+
+const MAX_FILES: usize = 200_000;
+const MAX_DEPTH: usize = 130;
+
+/// How often a look is begun again because somebody wrote meanwhile.
+const ATTEMPTS: usize = 40;
+const BEFORE_LOCKING: usize = 10;
+const BEFORE_NEXT_ATTEMPT: Duration = Duration::from_millis(5);
+
+/// A number that is no index.
+const BEYOND_INDEXES: u64 = i64::MAX.unsigned_abs();
+
+/// What a folder holds at one moment.
+pub(super) struct Look {
+    pub(super) index: u64,
+    pub(super) files: BTreeMap<String, File>,
+    /// Something is being written right now: look again before any of it is believed.
+    pub(super) is_settled: bool,
+}
+
+/// What is remembered between looks.
+#[derive(Default)]
+pub(super) struct Memory {
+    read: BTreeMap<String, Read>,
+    /// The paths of the last settled look, and since when one is missing.
+    last: BTreeMap<String, Option<Instant>>,
+    pub(super) writers: Writers,
+}
+
+struct Read {
+    file: File,
+    /// Whether the same stamp will mean the same content.
+    is_telling: bool,
+}
+
+/// What changes when somebody writes, other than single files by hand.
+#[derive(PartialEq, Eq)]
+struct Seal {
+    root: u64,
+    index: u64,
+    journal: Option<Stamp>,
+    config_map: Option<PathBuf>,
+}
+
+impl Seal {
+    fn of(root: &Path) -> Result<Self, StoreError> {
+        let metadata = find_root(root)?;
+        let journal = root.join(JOURNAL);
+        Ok(Self {
+            root: metadata.ino(),
+            index: read_index(root)?,
+            journal: stamp_of(&journal).map_err(|source| failed("read", &journal, source))?,
+            config_map: fs::read_link(root.join(CONFIG_MAP)).ok(),
+        })
+    }
+}
+
+/// The number in `.index`; a folder that haplane never wrote has none and counts as 1.
+pub(super) fn read_index(root: &Path) -> Result<u64, StoreError> {
+    let path = root.join(INDEX);
+    let text = match read_text(&path, 64) {
+        Ok((_, text)) => text,
+        Err(error) if is_absence(&error) => return Ok(1),
+        Err(error) => return Err(failed("read", &path, error)),
+    };
+    let index: Option<u64> = text.trim().parse().ok();
+    index
+        .filter(|index| (1..BEYOND_INDEXES).contains(index))
+        .ok_or_else(|| {
+            let what = format!(
+                "{} holds no index: write a number into it that is larger than any before",
+                path.display()
+            );
+            StoreError::new(StoreErrorKind::Undecodable, what)
+        })
+}
+
+/// Looks once, blocking.
+pub(super) fn look(root: &Path, memory: &mut Memory) -> Result<Look, StoreError> {
+    let mut last_error = None;
+    let mut _lock = None;
+    for attempt in 0..ATTEMPTS {
+        if attempt == BEFORE_LOCKING {
+            // Writers that never rest; where there is no lock to be had, neither is there a writer.
+            _lock = Lock::share(root);
+        }
+        let before = Seal::of(root)?;
+        let walked = Walk::new(memory).walk(root);
+        let pending = Journal::read(root)?;
+        if Seal::of(root)? == before && pending.is_some() == before.journal.is_some() {
+            match walked {
+                Ok(files) => return Ok(finish(root, memory, &before, files, pending.as_ref())),
+                // A file that was there a moment ago, or a link that is about to lead somewhere.
+                Err(error) if error.is_passing => last_error = Some(error.error),
+                Err(error) => return Err(error.error),
+            }
+        }
+        sleep(BEFORE_NEXT_ATTEMPT);
+    }
+    Err(last_error.unwrap_or_else(|| {
+        let what = format!("{} changes faster than it can be read", root.display());
+        StoreError::new(StoreErrorKind::Io, what)
+    }))
+}
+
+fn finish(
+    root: &Path,
+    memory: &mut Memory,
+    seal: &Seal,
+    mut files: BTreeMap<String, File>,
+    pending: Option<&Journal>,
+) -> Look {
+    let index = pending.map_or(seal.index, |journal| journal.index);
+    if let Some(journal) = pending {
+        journal.overlay(&mut files);
+    }
+    memory.writers.refresh(root, pending);
+    let is_settled = !any_is_being_written(&files) && !memory.any_just_vanished(&files);
+    if is_settled {
+        memory.last = files.keys().map(|path| (path.clone(), None)).collect();
+    }
+    Look {
+        index,
+        files,
+        is_settled,
+    }
+}
+
+fn any_is_being_written(files: &BTreeMap<String, File>) -> bool {
+    let now = SystemTime::now();
+    let is_young = |stamp: Stamp| stamp.age(now).is_some_and(|age| age < SETTLING);
+    files
+        .values()
+        .any(|file| file.stamp.is_empty() && is_young(file.stamp))
+}
+
+impl Memory {
+    fn any_just_vanished(&mut self, files: &BTreeMap<String, File>) -> bool {
+        let now = Instant::now();
+        let mut any = false;
+        for (path, missing) in &mut self.last {
+            if files.contains_key(path) {
+                *missing = None;
+            } else {
+                any |= now - *missing.get_or_insert(now) < SETTLING;
+            }
+        }
+        any
+    }
+}
+
+/// Why a walk did not come to its end.
+struct Stumble {
+    error: StoreError,
+    is_passing: bool,
+}
+
+impl From<StoreError> for Stumble {
+    fn from(error: StoreError) -> Self {
+        Self {
+            error,
+            is_passing: false,
+        }
+    }
+}
+
+struct Walk<'a> {
+    memory: &'a mut Memory,
+    now: SystemTime,
+    files: BTreeMap<String, File>,
+    read: BTreeMap<String, Read>,
+    /// The folders above, so that a link to one of them is noticed.
+    above: Vec<(u64, u64)>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(memory: &'a mut Memory) -> Self {
+        Self {
+            memory,
+            now: SystemTime::now(),
+            files: BTreeMap::new(),
+            read: BTreeMap::new(),
+            above: Vec::new(),
+        }
+    }
+
+    fn walk(mut self, root: &Path) -> Result<BTreeMap<String, File>, Stumble> {
+        self.folder(root, "")?;
+        self.memory.read = self.read;
+        Ok(self.files)
+    }
+
+    fn folder(&mut self, folder: &Path, path: &str) -> Result<(), Stumble> {
+        let metadata = fs::metadata(folder).map_err(|source| stumble(folder, source))?;
+        let this = (metadata.dev(), metadata.ino());
+        if self.above.contains(&this) {
+            let what = format!(
+                "{} is a link to a folder that it lies in: remove it",
+                folder.display()
+            );
+            return Err(StoreError::new(StoreErrorKind::Io, what).into());
+        }
+        if self.above.len() >= MAX_DEPTH {
+            return Err(too_large(folder, "is deeper than any key").into());
+        }
+        self.above.push(this);
+        let entries = fs::read_dir(folder).map_err(|source| stumble(folder, source))?;
+        for entry in entries {
+            let entry = entry.map_err(|source| stumble(folder, source))?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let is_marker = path.is_empty() && name == marker::PATH;
+            if is_marker || !is_ignored(&name) {
+                let path = if path.is_empty() {
+                    name.into_owned()
+                } else {
+                    format!("{path}/{name}")
+                };
+                self.entry(&entry.path(), path)?;
+            }
+        }
+        self.above.pop();
+        Ok(())
+    }
+
+    fn entry(&mut self, place: &Path, path: String) -> Result<(), Stumble> {
+        let metadata = fs::metadata(place).map_err(|source| stumble(place, source))?;
+        if metadata.is_dir() {
+            return self.folder(place, &path);
+        }
+        if self.files.len() >= MAX_FILES {
+            return Err(too_large(place, "is one file too many").into());
+        }
+        let stamp = Stamp::of(&metadata);
+        let known = self.memory.read.remove(&path);
+        let read = match known {
+            Some(read) if read.is_telling && read.file.stamp == stamp => read,
+            _ => {
+                let file = read_value(place).map_err(|source| stumble(place, source))?;
+                let age = file.stamp.age(self.now);
+                Read {
+                    is_telling: age.is_some_and(|age| age >= TELLING_AGE),
+                    file,
+                }
+            }
+        };
+        self.files.insert(path.clone(), read.file.clone());
+        self.read.insert(path, read);
+        Ok(())
+    }
+}
+
+fn stumble(path: &Path, source: io::Error) -> Stumble {
+    Stumble {
+        is_passing: is_absence(&source),
+        error: failed("read", path, source),
+    }
+}
+
+fn too_large(path: &Path, how: &str) -> StoreError {
+    let what = format!(
+        "{} {how}: is this the folder that was meant?",
+        path.display()
+    );
+    StoreError::new(StoreErrorKind::TooLarge, what)
+}
+
+/// The folder itself; an error says what to do when there is none.
+pub(super) fn find_root(root: &Path) -> Result<Metadata, StoreError> {
+    fs::metadata(root).map_err(|source| {
+        if !is_absence(&source) {
+            return failed("read", root, source);
+        }
+        let what = format!(
+            "there is no folder {}: `haplane init` makes it, unless it should be there already",
+            root.display()
+        );
+        StoreError::new(StoreErrorKind::Io, what).because(source)
+    })
+}
