@@ -19,6 +19,7 @@ use haplane_testkit::origin::Origin;
 use haplane_testkit::ports::Port;
 use haplane_testkit::process::Process;
 use haplane_testkit::traffic::{Shares, Traffic};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 const ORIGINS: [&str; 4] = ["stable-1", "stable-2", "canary-1", "canary-2"];
@@ -38,9 +39,24 @@ async fn main() -> ExitCode {
     fleet.explain();
     tokio::select! {
         () = fleet.report_for_ever() => {}
-        _ = tokio::signal::ctrl_c() => println!("\nending everything that was started"),
+        () = told_to_stop() => println!("\nending everything that was started"),
     }
     ExitCode::SUCCESS
+}
+
+/// Ctrl-C, a polite kill, or a terminal that was closed.
+async fn told_to_stop() {
+    let on = |kind| signal(kind).unwrap();
+    let (mut interrupt, mut terminate, mut hangup) = (
+        on(SignalKind::interrupt()),
+        on(SignalKind::terminate()),
+        on(SignalKind::hangup()),
+    );
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
 }
 
 /// Everything that runs. Dropping it ends it.
