@@ -13,3 +13,6 @@
 mod consul;
 mod contract;
 mod dir;
+mod follower;
+mod guard;
+mod lies;
