@@ -1,6 +1,10 @@
 //! The configuration's reference and the code say the same.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
