@@ -12,9 +12,8 @@ build: system ## Build the haplane binary (target/debug/haplane)
 
 demo: system ## Two HAProxy, two agents, four origins and traffic to drain; DEMO=once runs by itself
 	@scripts/peers haproxy-2.8
-	@echo "building haplane"
-	@cargo build --locked --bin haplane --example demo
-	@target/debug/examples/demo $(DEMO)
+	@cargo build --locked --quiet --profile release-quick --bin haplane --example demo
+	@target/release-quick/examples/demo $(DEMO)
 
 test: system peers tools browser lint ## Everything that has to hold, with real HAProxy and real Consul
 	@cargo build --locked --quiet --bin haplane

@@ -1,7 +1,7 @@
 //! Announces the agent to Consul, so that the fleet commands find it.
 //!
 //! The service stays registered when the agent stops: a stopped agent must not make a proof of
-//! convergence easier. Consul drops it after a day, `haplane forget` at once.
+//! convergence easier. `haplane forget` takes it out.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -46,7 +46,6 @@ pub fn registration(node: &str, version: &str, http: SocketAddr) -> Registration
             url: format!("http://{probed}/readyz"),
             interval: "10s".to_owned(),
             timeout: "2s".to_owned(),
-            deregister_critical_service_after: "24h".to_owned(),
         },
     }
 }

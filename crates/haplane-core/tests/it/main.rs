@@ -7,5 +7,4 @@
     reason = "a test that fails says where"
 )]
 
-mod audit;
 mod slots;
