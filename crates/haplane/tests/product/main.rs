@@ -11,4 +11,3 @@
 
 mod alerts;
 mod checkout;
-mod node_page;
