@@ -190,6 +190,20 @@ impl Socket {
         }
     }
 
+    /// The answers to several commands that only read, one behind the other, all from one process.
+    pub async fn ask_all(&self, commands: &[String]) -> Result<String, SocketError> {
+        let line: Vec<_> = commands
+            .iter()
+            .map(|command| self.routed(command))
+            .collect();
+        let command = commands.first().map(String::as_str).unwrap_or_default();
+        let answer = self.exchange(&line.join(";"), command).await?;
+        if answer.is_empty() {
+            return Err(self.incomplete(command, 0));
+        }
+        Ok(answer)
+    }
+
     /// A command with the prefix that leads it to its process: through the master every command needs its own.
     pub(crate) fn routed(&self, command: &str) -> String {
         match self.route {

@@ -15,6 +15,7 @@
 //! | to ask an agent as HAProxy does | [`agent_peer::ask`] |
 //! | certificates for HTTPS | [`authority::Authority`] |
 //! | a loopback port that no other test has | [`ports::Port::reserve`] |
+//! | to look at a page as a person does | [`browser::Browser::start`] |
 //! | to wait for a condition | [`eventually::eventually`], [`eventually::throughout`] |
 //! | any other program, ended with its test | [`process::Process`] |
 
@@ -29,6 +30,7 @@
 
 pub mod agent_peer;
 pub mod authority;
+pub mod browser;
 pub mod consul;
 pub mod eventually;
 pub mod fake_consul;

@@ -14,6 +14,8 @@ pub enum Peer {
     Consul,
     /// Prometheus's checker of rules, 2 or 3.
     Promtool,
+    /// A browser, from the machine's own packages.
+    Chromium,
 }
 
 impl Peer {
@@ -24,6 +26,7 @@ impl Peer {
             Self::Haproxy26 => "haproxy-2.6",
             Self::Consul => "consul",
             Self::Promtool => "promtool",
+            Self::Chromium => "chromium",
         }
     }
 
@@ -34,6 +37,7 @@ impl Peer {
             Self::Haproxy26 => "HAPLANE_HAPROXY_26",
             Self::Consul => "HAPLANE_CONSUL",
             Self::Promtool => "HAPLANE_PROMTOOL",
+            Self::Chromium => "HAPLANE_CHROMIUM",
         }
     }
 
@@ -73,10 +77,9 @@ impl Peer {
 
     /// Whether the program says that it is this peer.
     fn is(self, program: &Path) -> bool {
-        let version = if self == Self::Promtool {
-            "--version"
-        } else {
-            "-v"
+        let version = match self {
+            Self::Promtool | Self::Chromium => "--version",
+            _ => "-v",
         };
         let said = Command::new(program)
             .arg(version)
@@ -90,6 +93,7 @@ impl Peer {
             Self::Haproxy26 => &["HAProxy version 2.6."],
             Self::Consul => &["Consul v1.8."],
             Self::Promtool => &["promtool, version 2.", "promtool, version 3."],
+            Self::Chromium => &["Chromium "],
         };
         versions.iter().any(|version| said.starts_with(version))
     }

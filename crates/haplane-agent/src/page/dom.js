@@ -50,6 +50,14 @@ export function span(milliseconds) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
+/** A moment on the reader's own clock: 2026-11-29 21:42:13. */
+export function moment(text) {
+  const at = new Date(text);
+  const two = (n) => String(n).padStart(2, "0");
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ` +
+    `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
 /** Reads a JSON document of this same server. */
 export async function read(path) {
   const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(10_000) });

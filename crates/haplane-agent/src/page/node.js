@@ -1,5 +1,5 @@
 // The node page: what this HAProxy was told, and what it does.
-import { arrange, element, facts, live, read, span, step, write } from "/dom.js";
+import { arrange, element, facts, live, moment, read, span, step, write } from "/dom.js";
 
 const at = (id) => document.getElementById(id);
 const PROBLEMS = new Set(["diverged", "silent"]);
@@ -126,8 +126,8 @@ class RowView {
     facts(this.list, [
       ["asks for", row.keys.map((key) => `${key} = ${state.keys[key] ?? "no value"}`).join(", then ")],
       ["answer", `${row.answer.trim() || "an empty line, which changes nothing"} (from index ${row.index})`],
-      ["last asked", `${row.last_asked}, ${row.asks} times in all`],
-      ["observed", seen ? `${seen.admin}, ${seen.status}, weight ${seen.weight}, ${seen.sessions} sessions, at ${seen.at}` : "no socket is configured, so nobody looks"],
+      ["last asked", `${moment(row.last_asked)}, ${row.asks} times in all`],
+      ["observed", seen ? `${seen.admin}, ${seen.status}, weight ${seen.weight}, ${seen.sessions} sessions, at ${moment(seen.at)}` : "no socket is configured, so nobody looks"],
       ["agent check", seen?.agent_status ?? "–"],
       ["why", row.why ?? meaning(row.verdict)],
     ]);
@@ -197,10 +197,10 @@ function renderNode() {
   const { store, haproxy = [], counts } = node;
   document.title = `${node.node} · haplane`;
   write(at("node"), node.node);
-  write(at("version"), `haplane ${node.version}, since ${node.started_at}`);
+  write(at("version"), `haplane ${node.version}, since ${moment(node.started_at)}`);
   const guard = store.guard;
   at("guard").hidden = !guard;
-  if (guard) write(at("guard"), `Guarded since ${guard.since}: ${guard.reason}. ${guard.detail} The last trusted state stays in force.`);
+  if (guard) write(at("guard"), `Guarded since ${moment(guard.since)}: ${guard.reason}. ${guard.detail} The last trusted state stays in force.`);
   const stale = store.age_ms == null || store.age_ms > STALE;
   document.querySelector(".mark").className = `mark ${guard ? "guarded" : stale ? "stale" : "fresh"}`;
   facts(at("facts"), [

@@ -195,8 +195,9 @@ fn take(world: &mut World, memory: &mut Memory, planned: &Planned, policy: &Poli
     memory.end(step, outcome, Opening::READY, now);
 }
 
-/// A slot told again what it sends already is as it was; opening is the second half of filling.
-fn changes_something(planned: &Planned, observed: &Observed) -> bool {
+/// Whether a step is worth telling: a slot told again what it sends already is as it was, and opening is the second half
+/// of filling.
+pub fn changes_something(planned: &Planned, observed: &Observed) -> bool {
     let out_already = || {
         observed
             .slots

@@ -8,7 +8,13 @@
     reason = "tests"
 )]
 
+mod agent_life;
+mod agent_outages;
+mod agent_prior_states;
+mod agent_process;
+mod agent_resolution;
 #[path = "../it/command.rs"]
 mod command;
 mod consul_acl;
 mod consul_writes;
+mod haproxy_rows;

@@ -11,3 +11,4 @@
 
 mod alerts;
 mod checkout;
+mod node_page;

@@ -1,0 +1,276 @@
+//! The loop of one HAProxy: whatever happens in a turn, there is a next one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haplane_core::slots::world::changes_something;
+use haplane_core::slots::{Moment, Stage};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::board::{Board, PoolStatus};
+use crate::metrics::Metrics;
+use crate::once::by_backend;
+use crate::pool::Pool;
+use crate::process::{Process, Round, RoundError};
+
+/// The shortest pause between two looks while something is under way, and the longest.
+const SOON: Duration = Duration::from_millis(5);
+const LATER: Duration = Duration::from_secs(1);
+/// A failure that goes on is said again this often.
+const SAY_AGAIN: Duration = Duration::from_mins(1);
+
+/// Keeps one HAProxy in line.
+#[derive(Debug)]
+pub struct Keeper {
+    process: Process,
+    board: Arc<Board>,
+    metrics: Arc<Metrics>,
+    troubles: BTreeMap<String, Trouble>,
+    /// Up to which change of its list a pool was seen to have arrived.
+    arrived: BTreeMap<String, Moment>,
+    pause: Duration,
+}
+
+/// A failure that goes on.
+#[derive(Debug)]
+struct Trouble {
+    text: String,
+    since: Instant,
+    said: Instant,
+    times: u64,
+}
+
+/// How a turn went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// Everything is as it should be.
+    Calm,
+    /// Something is on its way.
+    UnderWay,
+    /// Steps were taken: look at once.
+    Acted,
+}
+
+impl Keeper {
+    /// A keeper of this process.
+    pub fn new(process: Process, board: Arc<Board>, metrics: Arc<Metrics>) -> Self {
+        Self {
+            process,
+            board,
+            metrics,
+            troubles: BTreeMap::new(),
+            arrived: BTreeMap::new(),
+            pause: SOON,
+        }
+    }
+
+    /// Runs until stopped: at every change of a list, while something is under way, and from time to time.
+    pub async fn run(mut self, mut changed: watch::Receiver<u64>, stop: CancellationToken) {
+        let backends = by_backend(&self.board.pools);
+        loop {
+            changed.mark_unchanged();
+            let turn = self.turn(&backends).await;
+            let now = self.board.clock.now();
+            self.board
+                .update(self.process.path(), |process| process.last_turn = now);
+            let pause = self.next_pause(turn);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+                _ = changed.changed() => {}
+            }
+        }
+    }
+
+    fn next_pause(&mut self, turn: Turn) -> Duration {
+        self.pause = match turn {
+            Turn::UnderWay => (self.pause * 2).min(LATER),
+            Turn::Acted | Turn::Calm => SOON,
+        };
+        match turn {
+            Turn::Acted | Turn::UnderWay => self.pause.min(self.board.reconcile),
+            Turn::Calm => self.board.reconcile,
+        }
+    }
+
+    async fn turn(&mut self, backends: &[Vec<Arc<Pool>>]) -> Turn {
+        let socket = match self.process.socket().await {
+            Ok(socket) => socket,
+            Err(error) => {
+                self.whole_process_failed(&error);
+                return Turn::Calm;
+            }
+        };
+        let mut turn = Turn::Calm;
+        for pools in backends {
+            let backend = match self.process.look(&socket, pools).await {
+                Ok(backend) => backend,
+                Err(error) if is_about_the_socket(&error) => {
+                    self.whole_process_failed(&error);
+                    return Turn::Calm;
+                }
+                Err(error) => {
+                    for pool in pools {
+                        self.failed(&pool.settings.name, &error);
+                    }
+                    continue;
+                }
+            };
+            self.board.update(self.process.path(), |process| {
+                process.pid = Some(backend.process.pid);
+                process.version.clone_from(&backend.version);
+                process.error = None;
+            });
+            self.recovered("");
+            for pool in pools {
+                let began = Instant::now();
+                match self.process.round(&socket, &backend, pool).await {
+                    Ok(round) => turn = turn.max(self.note(pool, &round, began)),
+                    Err(error) => self.failed(&pool.settings.name, &error),
+                }
+            }
+        }
+        turn
+    }
+
+    fn note(&mut self, pool: &Pool, round: &Round, began: Instant) -> Turn {
+        let name = &pool.settings.name;
+        let path = self.process.path().clone();
+        if round.restarted {
+            tracing::info!(socket = %path, pid = round.observed.process.pid, "another HAProxy process answers: a reload or a restart");
+        }
+        for taken in &round.taken {
+            let step = &taken.planned.step;
+            let instance = step.kind.instance().map(|instance| instance.id.as_str());
+            let (kind, slot, why) = (
+                step.kind.as_str(),
+                step.slot.as_str(),
+                taken.planned.reason.as_str(),
+            );
+            match &taken.trouble {
+                Some(trouble) => {
+                    tracing::warn!(pool = name, socket = %path, slot, instance, kind, why, trouble, "a step was not acknowledged; it will be taken again");
+                }
+                None if changes_something(&taken.planned, &round.observed) => {
+                    tracing::info!(pool = name, socket = %path, slot, instance, kind, why, "step taken");
+                }
+                None => {
+                    tracing::debug!(pool = name, socket = %path, slot, instance, kind, why, "step taken");
+                }
+            }
+        }
+        self.metrics.count(name, &round.taken, began.elapsed());
+        let went_well = round.taken.iter().all(|taken| taken.trouble.is_none());
+        let now = self.board.clock.now();
+        let memory = self.process.memory(pool);
+        self.board.update(&path, |process| {
+            process.restarts += u64::from(round.restarted);
+            let status = process.pools.entry(name.clone()).or_default();
+            if let Some(memory) = memory {
+                status.take(&round.observed, memory, &round.plan);
+            }
+            status.error = None;
+            if went_well {
+                status.last_success = Some(now);
+            }
+        });
+        self.recovered(name);
+        self.note_arrival(pool, round);
+        match (
+            round.taken.is_empty(),
+            round.plan.under_way || !round.plan.is_empty(),
+        ) {
+            (false, _) if went_well => Turn::Acted,
+            (_, true) => Turn::UnderWay,
+            _ => Turn::Calm,
+        }
+    }
+
+    /// Once nothing is left to do and nobody is on the way in, the last change of the list has arrived.
+    fn note_arrival(&mut self, pool: &Pool, round: &Round) {
+        let change = pool.standing().last_change;
+        let filling = self
+            .process
+            .memory(pool)
+            .is_some_and(|memory| memory.slots().any(|(_, slot)| slot.stage == Stage::Filling));
+        let arrived = self.arrived.entry(pool.settings.name.clone()).or_default();
+        if round.plan.is_empty() && !filling && change > *arrived {
+            *arrived = change;
+            self.metrics.propagated(self.board.clock.ago(change));
+        }
+    }
+
+    fn whole_process_failed(&mut self, error: &RoundError) {
+        let text = story(error);
+        self.board.update(self.process.path(), |process| {
+            process.pid = None;
+            process.error = Some(text.clone());
+        });
+        self.say("", &text);
+    }
+
+    fn failed(&mut self, pool: &str, error: &RoundError) {
+        let text = story(error);
+        self.board.update(self.process.path(), |process| {
+            process
+                .pools
+                .entry(pool.to_owned())
+                .or_insert_with(PoolStatus::default)
+                .error = Some(text.clone());
+        });
+        self.say(pool, &text);
+    }
+
+    /// A failure is said when it begins or changes, and then once a minute.
+    fn say(&mut self, pool: &str, text: &str) {
+        let now = Instant::now();
+        let socket = self.process.path().to_string();
+        match self.troubles.get_mut(pool) {
+            Some(trouble) if trouble.text == text => {
+                trouble.times += 1;
+                if now.duration_since(trouble.said) >= SAY_AGAIN {
+                    trouble.said = now;
+                    tracing::warn!(pool, socket, times = trouble.times, "still: {text}");
+                }
+            }
+            _ => {
+                tracing::warn!(pool, socket, "{text}; slots stay as they are");
+                let trouble = Trouble {
+                    text: text.to_owned(),
+                    since: now,
+                    said: now,
+                    times: 1,
+                };
+                self.troubles.insert(pool.to_owned(), trouble);
+            }
+        }
+    }
+
+    fn recovered(&mut self, pool: &str) {
+        if let Some(trouble) = self.troubles.remove(pool) {
+            let socket = self.process.path().to_string();
+            tracing::info!(pool, socket, after = ?trouble.since.elapsed(), "well again");
+        }
+    }
+}
+
+fn is_about_the_socket(error: &RoundError) -> bool {
+    matches!(
+        error,
+        RoundError::Observe(crate::observe::ObserveError::Socket(_))
+    )
+}
+
+/// The whole story in one line.
+fn story(error: &RoundError) -> String {
+    let mut story = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        story = format!("{story}: {error}");
+        cause = error.source();
+    }
+    story
+}

@@ -1,0 +1,183 @@
+//! `haplane sync --plan` and `--once`: read the sources, look, and say or do what is to be done.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haplane_core::slots::hold::Held;
+use haplane_core::slots::{Homeless, Plan, Planned, Stage};
+use haplane_store::consul::Client;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+use crate::pool::Pool;
+use crate::process::{Process, RoundError};
+use crate::responder::Responder;
+use crate::settings::{Source, SyncSettings};
+use crate::source::consul::Selection;
+use crate::source::{Reading, Refused, consul, file};
+
+/// What is to be done, or was done, about one pool in one HAProxy.
+#[derive(Debug)]
+pub struct PoolReport {
+    /// The pool.
+    pub pool: String,
+    /// The HAProxy, by its socket.
+    pub socket: String,
+    /// The steps, in order; with what went wrong, where they were taken.
+    pub steps: Vec<(Planned, Option<String>)>,
+    /// Who has no slot in the end.
+    pub homeless: Vec<Homeless>,
+    /// What is held.
+    pub held: Option<Held>,
+    /// Lines that are no instances.
+    pub refused: Vec<Refused>,
+    /// Why nothing is known.
+    pub error: Option<RoundError>,
+}
+
+/// Whether steps are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Only said.
+    Plan,
+    /// Taken.
+    Apply,
+}
+
+/// How long a run goes on after the longest drain.
+const PATIENCE: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Reads every source once and goes through every HAProxy, all at the same time.
+pub async fn run(settings: &SyncSettings, deed: Deed) -> Vec<PoolReport> {
+    let clock = Clock::start();
+    let changed = Arc::new(watch::Sender::new(0));
+    let one = |pool| Arc::new(Pool::new(pool, Arc::clone(&changed)));
+    let pools: Vec<Arc<Pool>> = settings.pools.iter().cloned().map(one).collect();
+    let client = Client::new(settings.consul.clone());
+    for pool in &pools {
+        let reading = read_source(&client, pool).await;
+        pool.take(reading, clock.now());
+    }
+    let mut running = tokio::task::JoinSet::new();
+    for path in &settings.sockets {
+        let process = Process::new(
+            path.clone(),
+            Arc::new(Responder::new(settings.agent)),
+            clock,
+        );
+        running.spawn(go_through(process, pools.clone(), deed));
+    }
+    let mut reports: Vec<_> = running.join_all().await.into_iter().flatten().collect();
+    reports.sort_by(|a, b| (&a.pool, &a.socket).cmp(&(&b.pool, &b.socket)));
+    reports
+}
+
+async fn read_source(client: &Client, pool: &Pool) -> Reading {
+    match &pool.settings.source {
+        Source::Consul(service) => {
+            consul::read(client, &Selection::new(service, &pool.settings)).await
+        }
+        Source::File(path) => file::read(path, pool.settings.limits.allow_empty).await,
+    }
+}
+
+/// The pools by backend: those of one are looked at together.
+pub fn by_backend(pools: &[Arc<Pool>]) -> Vec<Vec<Arc<Pool>>> {
+    let mut backends: BTreeMap<&str, Vec<Arc<Pool>>> = BTreeMap::new();
+    for pool in pools {
+        backends
+            .entry(pool.settings.policy.backend.as_str())
+            .or_default()
+            .push(Arc::clone(pool));
+    }
+    backends.into_values().collect()
+}
+
+async fn go_through(mut process: Process, pools: Vec<Arc<Pool>>, deed: Deed) -> Vec<PoolReport> {
+    let mut reports = Vec::new();
+    for together in by_backend(&pools) {
+        for pool in &together {
+            let mut report = PoolReport {
+                pool: pool.settings.name.clone(),
+                socket: process.path().to_string(),
+                steps: Vec::new(),
+                homeless: Vec::new(),
+                held: None,
+                refused: Vec::new(),
+                error: None,
+            };
+            let done = match deed {
+                Deed::Plan => plan_one(&process, pool, &mut report).await,
+                Deed::Apply => apply_one(&mut process, pool, &mut report).await,
+            };
+            let standing = pool.standing();
+            report.error = done.err();
+            report.held = standing.held;
+            report.refused = standing.refused;
+            reports.push(report);
+        }
+    }
+    reports
+}
+
+async fn plan_one(
+    process: &Process,
+    pool: &Arc<Pool>,
+    report: &mut PoolReport,
+) -> Result<(), RoundError> {
+    let socket = process.socket().await?;
+    let backend = process.look(&socket, std::slice::from_ref(pool)).await?;
+    let foreseen = process.foresee(&backend, pool).await?;
+    report.steps = foreseen
+        .steps
+        .into_iter()
+        .map(|planned| (planned, None))
+        .collect();
+    report.homeless = foreseen.homeless;
+    Ok(())
+}
+
+async fn apply_one(
+    process: &mut Process,
+    pool: &Arc<Pool>,
+    report: &mut PoolReport,
+) -> Result<(), RoundError> {
+    let deadline = Instant::now() + pool.settings.policy.drain_grace + PATIENCE;
+    loop {
+        let socket = process.socket().await?;
+        let backend = process.look(&socket, std::slice::from_ref(pool)).await?;
+        let round = process.round(&socket, &backend, pool).await?;
+        let observed = &round.observed;
+        let worth_telling =
+            |planned: &Planned| haplane_core::slots::world::changes_something(planned, observed);
+        let told = round
+            .taken
+            .into_iter()
+            .filter(|taken| taken.trouble.is_some() || worth_telling(&taken.planned));
+        report
+            .steps
+            .extend(told.map(|taken| (taken.planned, taken.trouble)));
+        report.homeless.clone_from(&round.plan.homeless);
+        if is_done(process, pool, &round.plan) || Instant::now() > deadline {
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Sessions that are still draining are waited for only where somebody needs their slot.
+fn is_done(process: &Process, pool: &Pool, plan: &Plan) -> bool {
+    let Some(memory) = process.memory(pool) else {
+        return true;
+    };
+    let any = |stage| memory.slots().any(|(_, slot)| slot.stage == stage);
+    let leaving = any(Stage::Draining);
+    plan.is_empty()
+        && !any(Stage::Filling)
+        && !any(Stage::Idle)
+        && (!plan.under_way || leaving)
+        && (plan.homeless.is_empty() || !leaving)
+}

@@ -1,0 +1,249 @@
+//! One pool: its source's guard, who flaps, how it grows, and what shall be served now.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use haplane_core::slots::flap::{Flap, Flaps};
+use haplane_core::slots::forecast::Trend;
+use haplane_core::slots::hold::{ConfirmError, Guard, Held};
+use haplane_core::slots::{Endpoint, Instance, InstanceId, Moment, Wanted, without_duplicates};
+use tokio::sync::watch;
+
+use crate::settings::PoolSettings;
+use crate::source::{Reading, Refused};
+
+/// One pool, shared by its source and by the loops of all HAProxy processes.
+#[derive(Debug)]
+pub struct Pool {
+    /// What is configured.
+    pub settings: PoolSettings,
+    inner: Mutex<Inner>,
+    changed: Arc<watch::Sender<u64>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    guard: Guard,
+    flaps: Flaps,
+    trend: Trend,
+    /// The first list waits here until it is known how many are served: its guard measures it by that.
+    first: Option<Vec<Instance>>,
+    baseline_known: bool,
+    refused: Vec<Refused>,
+    twins: Vec<String>,
+    failures: BTreeMap<&'static str, u64>,
+    last_read: Option<Moment>,
+    last_change: Moment,
+    instances: usize,
+}
+
+/// What a pool shows of its source.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// How many instances the last list has.
+    pub instances: usize,
+    /// What is held.
+    pub held: Option<Held>,
+    /// When the source was last read well.
+    pub last_read: Option<Moment>,
+    /// When its list last changed.
+    pub last_change: Moment,
+    /// Lines that are no instances.
+    pub refused: Vec<Refused>,
+    /// Instances left out because another one has their id or address.
+    pub twins: Vec<String>,
+    /// Failed reads by kind.
+    pub failures: BTreeMap<&'static str, u64>,
+}
+
+impl Pool {
+    /// A pool whose source has not been read; `changed` is told when what shall be served changes.
+    pub fn new(settings: PoolSettings, changed: Arc<watch::Sender<u64>>) -> Self {
+        let guard = Guard::new(settings.limits);
+        Self {
+            settings,
+            inner: Mutex::new(Inner {
+                guard,
+                flaps: Flaps::default(),
+                trend: Trend::default(),
+                first: None,
+                baseline_known: false,
+                refused: Vec::new(),
+                twins: Vec::new(),
+                failures: BTreeMap::new(),
+                last_read: None,
+                last_change: Moment::default(),
+                instances: 0,
+            }),
+            changed,
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in one look at the source.
+    pub fn take(&self, reading: Reading, now: Moment) {
+        let before = self.wanted(now);
+        let held_before = self.standing().held;
+        {
+            let mut inner = self.inner();
+            match reading {
+                Reading::Failed(failure) => {
+                    *inner.failures.entry(failure.kind()).or_default() += 1;
+                    inner.guard.fail(failure.to_string(), now);
+                }
+                Reading::List(listing) => {
+                    inner.refused = listing.refused;
+                    inner.last_read = Some(now);
+                    let list = self.of_this_pool(listing.instances, &mut inner);
+                    inner.instances = list.len();
+                    inner.flaps.note(
+                        list.iter().map(|instance| &instance.id),
+                        now,
+                        self.settings.damping,
+                    );
+                    inner.trend.note(list.len(), now);
+                    if inner.baseline_known {
+                        inner.guard.offer(list, now);
+                    } else {
+                        inner.first = Some(list);
+                    }
+                }
+            }
+        }
+        self.say_what_changed(held_before.as_ref());
+        if before != self.wanted(now) {
+            self.inner().last_change = now;
+            self.wake();
+        }
+    }
+
+    /// The instances of this pool's zone, each id and each address once.
+    fn of_this_pool(&self, list: Vec<Instance>, inner: &mut Inner) -> Vec<Instance> {
+        let zone = self.settings.zone.as_deref();
+        let here = |instance: &Instance| zone.is_none() || instance.zone.as_deref() == zone;
+        let list = list.into_iter().filter(here).collect();
+        let served: BTreeMap<Endpoint, InstanceId> = inner
+            .guard
+            .wanted()
+            .map(|wanted| {
+                wanted
+                    .serve
+                    .into_iter()
+                    .map(|instance| (instance.endpoint, instance.id))
+                    .collect()
+            })
+            .unwrap_or_default();
+        let (list, rejected) = without_duplicates(list, &served);
+        inner.twins = rejected
+            .iter()
+            .map(|twin| {
+                format!(
+                    "{} at {} ({} has its id or address)",
+                    twin.instance.id, twin.instance.endpoint, twin.kept
+                )
+            })
+            .collect();
+        list
+    }
+
+    fn wake(&self) {
+        self.changed.send_modify(|version| *version += 1);
+    }
+
+    /// One HAProxy was seen to serve this many: the first list is measured by it.
+    pub fn learn_baseline(&self, served: usize, now: Moment) {
+        {
+            let mut inner = self.inner();
+            if inner.baseline_known {
+                return;
+            }
+            inner.baseline_known = true;
+            inner.guard.set_baseline(served);
+            if let Some(first) = inner.first.take() {
+                inner.guard.offer(first, now);
+            }
+        }
+        self.say_what_changed(None);
+    }
+
+    /// What shall be served now; none before the first list.
+    pub fn wanted(&self, now: Moment) -> Option<Wanted> {
+        let held_before = self.inner().guard.held();
+        let wanted = {
+            let mut inner = self.inner();
+            inner.guard.tick(now);
+            let mut wanted = inner.guard.wanted()?;
+            wanted.damped = inner.flaps.damped(now, self.settings.damping);
+            wanted
+        };
+        if held_before.is_some() && self.inner().guard.held().is_none() {
+            self.say_what_changed(held_before.as_ref());
+        }
+        Some(wanted)
+    }
+
+    /// An operator accepts what is held.
+    pub fn confirm(&self, expected: Option<usize>) -> Result<(usize, usize), ConfirmError> {
+        let numbers = self.inner().guard.confirm(expected)?;
+        tracing::info!(
+            pool = self.settings.name,
+            had = numbers.0,
+            has = numbers.1,
+            "an operator confirmed the held list"
+        );
+        self.wake();
+        Ok(numbers)
+    }
+
+    /// What there is to say about the source.
+    pub fn standing(&self) -> Standing {
+        let inner = self.inner();
+        Standing {
+            instances: inner.instances,
+            held: inner.guard.held(),
+            last_read: inner.last_read,
+            last_change: inner.last_change,
+            refused: inner.refused.clone(),
+            twins: inner.twins.clone(),
+            failures: inner.failures.clone(),
+        }
+    }
+
+    /// The last comings and goings of an instance.
+    pub fn flaps(&self, id: &InstanceId) -> Vec<Flap> {
+        self.inner().flaps.of(id).collect()
+    }
+
+    /// When the pool will be full at this rate.
+    pub fn time_to_full(&self, slots: usize, now: Moment) -> Option<std::time::Duration> {
+        self.inner().trend.time_to_full(slots, now)
+    }
+
+    /// One line for each change of what is held: loudly when it begins, once when it ends.
+    fn say_what_changed(&self, before: Option<&Held>) {
+        let after = self.standing().held;
+        let name = &self.settings.name;
+        match (before, after) {
+            (Some(before), Some(after))
+                if (before.reason, before.has) == (after.reason, after.has) => {}
+            (_, Some(held)) => tracing::warn!(
+                pool = name,
+                source = %self.settings.source,
+                reason = held.reason.as_str(),
+                had = held.had,
+                has = held.has,
+                detail = held.detail,
+                "the list is held: nothing is removed; if it is right, run `haplane sync confirm {name}`"
+            ),
+            (Some(held), None) => tracing::info!(
+                pool = name,
+                reason = held.reason.as_str(),
+                "the list is no longer held"
+            ),
+            (None, None) => {}
+        }
+    }
+}

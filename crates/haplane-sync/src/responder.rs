@@ -1,0 +1,169 @@
+//! Asking the responder about an instance before its slot is opened, exactly as HAProxy will ask it afterwards.
+//!
+//! Opened as `ready`, a drained instance would take traffic until the agent's next answer (facts 12.3).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use haplane_core::slots::{Moment, Opening, Words};
+use haplane_haproxy::AdminState;
+use haplane_haproxy::agent_check::{Reading, read_as_haproxy};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// How long one answer may take.
+const DEADLINE: Duration = Duration::from_millis(500);
+/// Asks at once.
+const AT_ONCE: usize = 32;
+/// How long an instance waits for a responder that is silent, before its slot is opened as it was answered last, or
+/// ready: instances must not stay out because the agent does.
+const GRACE: Duration = Duration::from_secs(10);
+/// How many answers are remembered.
+const REMEMBERED: usize = 100_000;
+
+/// The responder beside this HAProxy, and what it said last.
+#[derive(Debug)]
+pub struct Responder {
+    address: Option<SocketAddr>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    answers: BTreeMap<Words, Opening>,
+    silent_since: BTreeMap<Words, Moment>,
+}
+
+/// How a slot may be opened now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// Like this.
+    Open(Opening),
+    /// Not yet: the responder is silent, and may answer any moment.
+    Wait,
+}
+
+impl Responder {
+    /// The responder at this address; none where HAProxy runs without an agent.
+    pub fn new(address: Option<SocketAddr>) -> Self {
+        Self {
+            address,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Asks for each of these words, several at once; silence is remembered from when it began.
+    pub async fn ask(&self, words: Vec<Words>, now: Moment) -> BTreeMap<Words, Leave> {
+        let Some(address) = self.address else {
+            return words
+                .into_iter()
+                .map(|words| (words, Leave::Open(Opening::READY)))
+                .collect();
+        };
+        let mut waiting = words.into_iter();
+        let mut asks = JoinSet::new();
+        let mut answers = BTreeMap::new();
+        loop {
+            while asks.len() < AT_ONCE
+                && let Some(words) = waiting.next()
+            {
+                asks.spawn(async move {
+                    let answer = ask_once(address, &words).await;
+                    (words, answer)
+                });
+            }
+            match asks.join_next().await {
+                None => return answers,
+                Some(Ok((words, answer))) => {
+                    let leave = self.learn(&words, answer, now);
+                    answers.insert(words, leave);
+                }
+                Some(Err(_)) => {}
+            }
+        }
+    }
+
+    fn learn(&self, words: &Words, answer: Option<Opening>, now: Moment) -> Leave {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opening) = answer {
+            known.silent_since.remove(words);
+            if known.answers.len() < REMEMBERED || known.answers.contains_key(words) {
+                known.answers.insert(words.clone(), opening);
+            }
+            return Leave::Open(opening);
+        }
+        let since = *known.silent_since.entry(words.clone()).or_insert(now);
+        decide(known.answers.get(words).copied(), now.since(since))
+    }
+}
+
+/// What to do while the responder is silent: what it said last holds; without that, wait a little, then open.
+fn decide(last: Option<Opening>, silent_for: Duration) -> Leave {
+    match last {
+        Some(opening) => Leave::Open(opening),
+        None if silent_for < GRACE => Leave::Wait,
+        None => Leave::Open(Opening::READY),
+    }
+}
+
+async fn ask_once(address: SocketAddr, words: &Words) -> Option<Opening> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(format!("{words}\n").as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.take(4096).read_to_end(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    let answer = timeout(DEADLINE, exchange).await.ok()?.ok()?;
+    read_as_haproxy(&answer).map(|reading| opening(&reading))
+}
+
+/// An answer without an admin word changes nothing in HAProxy; then the slot opens as any server starts: ready.
+fn opening(reading: &Reading) -> Opening {
+    Opening {
+        admin: reading.admin.unwrap_or(AdminState::Ready),
+        weight: reading.weight,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence() {
+        let drained = Opening {
+            admin: AdminState::Drain,
+            weight: None,
+        };
+        assert_eq!(decide(Some(drained), Duration::ZERO), Leave::Open(drained));
+        assert_eq!(decide(None, Duration::from_secs(9)), Leave::Wait);
+        assert_eq!(
+            decide(None, Duration::from_secs(10)),
+            Leave::Open(Opening::READY)
+        );
+    }
+
+    #[test]
+    fn answers() {
+        let read = |line: &str| opening(&read_as_haproxy(line.as_bytes()).unwrap());
+        assert_eq!(read("maint\n").admin, AdminState::Maint);
+        assert_eq!(
+            read("up ready 50%\n")
+                .weight
+                .map(haplane_haproxy::Percent::get),
+            Some(50)
+        );
+        assert_eq!(
+            read("\n"),
+            Opening {
+                admin: AdminState::Ready,
+                weight: None
+            }
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! Slots whose agent check asks haplane's agent, or one that is slow.
+
+use std::time::Duration;
+
+use haplane_testkit::agent_peer::{RecordingAgent, Say};
+use haplane_testkit::eventually::eventually;
+use haplane_testkit::haproxy::Version;
+use haplane_testkit::traffic::{Traffic, send};
+
+use crate::basics::{origins, refs};
+use crate::stage::{PATIENCE, Slots, Stage};
+
+fn agent() -> RecordingAgent {
+    let agent = RecordingAgent::start(Say::Text("ready 100%\n".into()));
+    agent.say("@free", Say::Text("maint\n".into()));
+    agent
+}
+
+fn slots(count: usize, agent: &RecordingAgent) -> Slots {
+    Slots {
+        count,
+        check: "check inter 150ms rise 2 fall 2",
+        agent: Some(agent.address().port()),
+    }
+}
+
+/// The desired state of an instance follows it into whatever slot.
+#[tokio::test]
+async fn a_drained_instance_stays_drained_wherever_it_moves() {
+    for version in Version::ALL {
+        let agent = agent();
+        agent.say("web/i1", Say::Text("drain\n".into()));
+        agent.say("web/i2", Say::Text("maint\n".into()));
+        let mut stage = Stage::new(version, slots(4, &agent)).await;
+        let origins = origins(3);
+        stage.list(&refs(&origins));
+        let sync = format!("agent = \"{}\"", agent.address());
+        let traffic = Traffic::start(stage.frontend.address(), 2, Duration::from_millis(2));
+        stage.start(&sync, "groups = [\"canary\"]");
+        eventually(
+            "one serves, one drains, one is in maintenance",
+            PATIENCE,
+            || async {
+                let states = states(&stage).await;
+                let expected = [
+                    ("i0".into(), "ready".into()),
+                    ("i1".into(), "drain".into()),
+                    ("i2".into(), "maint".into()),
+                ];
+                if states == expected {
+                    Ok(())
+                } else {
+                    Err(states)
+                }
+            },
+        )
+        .await;
+        // HAProxy restarts and has forgotten everything; and again with another number of slots before it.
+        stage.haproxy.restart().await;
+        eventually("the same after a restart", PATIENCE, || async {
+            let states = states(&stage).await;
+            if states.len() == 3 && origins[0].served() > 0 {
+                Ok(())
+            } else {
+                Err(states)
+            }
+        })
+        .await;
+        stage.list(&[&origins[1], &origins[2]]);
+        stage.list(&[&origins[0], &origins[1], &origins[2]]);
+        let served = origins[0].served();
+        eventually("the first one serves again", PATIENCE, || async {
+            if origins[0].served() > served + 20 {
+                Ok(())
+            } else {
+                Err(origins[0].served())
+            }
+        })
+        .await;
+        drop(traffic);
+        assert_eq!(
+            (origins[1].served(), origins[2].served()),
+            (0, 0),
+            "{version:?}"
+        );
+        let words: Vec<_> = agent
+            .asks()
+            .iter()
+            .map(|ask| String::from_utf8_lossy(&ask.bytes).into_owned())
+            .collect();
+        assert!(
+            words.iter().any(|words| words == "web/i1 canary"),
+            "{words:?}"
+        );
+        assert!(words.iter().any(|words| words == "@free"));
+        stage.stop().await;
+    }
+}
+
+/// Instances and what HAProxy's admin state of their slots is, sorted.
+async fn states(stage: &Stage) -> Vec<(String, String)> {
+    let pool = stage.pool().await;
+    let empty = Vec::new();
+    let slots = pool["processes"][0]["slots"].as_array().unwrap_or(&empty);
+    let mut states: Vec<_> = slots
+        .iter()
+        .filter(|slot| slot["state"] == "active")
+        .filter_map(|slot| {
+            Some((
+                slot["instance"].as_str()?.to_owned(),
+                slot["admin"].as_str()?.to_owned(),
+            ))
+        })
+        .collect();
+    states.sort();
+    states
+}
+
+/// An agent that takes its time makes asks overlap every step; nobody is asked unchecked, and everybody is served.
+#[tokio::test]
+async fn a_slow_agent_and_much_churn() {
+    let agent = agent();
+    agent.say_to_all(Say::Text("ready 100%\n".into()));
+    let mut stage = Stage::new(Version::V28, slots(4, &agent)).await;
+    let origins = origins(8);
+    let unhealthy = &origins[7];
+    unhealthy.set_healthy(false);
+    stage.list(&refs(&origins[..3]));
+    stage.start(
+        &format!("agent = \"{}\"", agent.address()),
+        "max_removal = \"100%\"\nflap_window = \"off\"",
+    );
+    stage.serves(&refs(&origins[..3])).await;
+    eventually("they serve", PATIENCE, || async {
+        let shares = send(stage.frontend.address(), 6).await;
+        if shares.failed() == 0 {
+            Ok(())
+        } else {
+            Err(shares)
+        }
+    })
+    .await;
+    let traffic = Traffic::start(stage.frontend.address(), 2, Duration::from_millis(2));
+    for round in 0..12 {
+        let mut list: Vec<_> = (0..3).map(|n| &origins[(round + n) % 7]).collect();
+        list.push(unhealthy);
+        stage.list(&list);
+        stage.serves(&list).await;
+        let newest = list[2].served();
+        eventually("the newcomer serves", PATIENCE, || async {
+            let served = origins[(round + 2) % 7].served();
+            if served > newest { Ok(()) } else { Err(served) }
+        })
+        .await;
+    }
+    let shares = traffic.stop().await;
+    assert_eq!(unhealthy.served(), 0);
+    assert_eq!(shares.failed(), 0, "{shares:?}");
+    stage.stop().await;
+}
+
+/// Without an answer a new instance waits for a moment; then it is opened all the same.
+#[tokio::test]
+async fn a_dead_agent_keeps_nobody_out_for_long() {
+    let mut agent = agent();
+    let mut stage = Stage::new(Version::V28, slots(2, &agent)).await;
+    let origins = origins(2);
+    stage.list(&refs(&origins[..1]));
+    stage.start(&format!("agent = \"{}\"", agent.address()), "");
+    stage.serves(&refs(&origins[..1])).await;
+    agent.down().await;
+    stage.list(&refs(&origins));
+    eventually(
+        "the second instance is let in without an answer",
+        PATIENCE * 3,
+        || async {
+            let seen = stage.in_rotation().await;
+            if seen.len() == 2 { Ok(()) } else { Err(seen) }
+        },
+    )
+    .await;
+    stage.stop().await;
+}

@@ -1,0 +1,158 @@
+//! HAProxy reloads, restarts, hangs, or has no connection left.
+
+use std::time::Duration;
+
+use haplane_testkit::eventually::{eventually, throughout};
+use haplane_testkit::haproxy::{Haproxy, Version};
+use haplane_testkit::ports::Port;
+use haplane_testkit::process::Signal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use crate::basics::{origins, refs};
+use crate::stage::{PATIENCE, Slots, Stage, in_rotation};
+
+#[tokio::test]
+async fn reload_and_restart_are_repaired() {
+    for version in Version::ALL {
+        let mut stage = Stage::new(version, Slots::plain(5)).await;
+        let origins = origins(4);
+        stage.list(&refs(&origins));
+        stage.start("", "");
+        stage.serves(&refs(&origins)).await;
+        stage.haproxy.reload().await;
+        stage.serves(&refs(&origins)).await;
+        stage.haproxy.restart().await;
+        stage.serves(&refs(&origins)).await;
+        let (_, metrics) = stage.get("/metrics").await;
+        assert!(
+            metrics.contains("haplane_sync_haproxy_restarts_seen{"),
+            "{metrics}"
+        );
+        stage.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn through_the_master_also_after_a_reload() {
+    let slots = Slots::plain(4);
+    let mut stage = Stage::new(Version::V28, slots).await;
+    let frontend = Port::reserve();
+    let mut behind = Haproxy::start(
+        Version::V28,
+        slots.config(frontend.number()).master_worker(),
+    )
+    .await;
+    let origins = origins(3);
+    stage.list(&refs(&origins));
+    stage.start(
+        &format!(
+            "socket = \"master:{}\"",
+            behind.dir().join("master.sock").display()
+        ),
+        "",
+    );
+    for _ in 0..2 {
+        eventually("the worker serves them", PATIENCE, || async {
+            let seen = in_rotation(&behind).await;
+            if seen.len() == 3 { Ok(()) } else { Err(seen) }
+        })
+        .await;
+        behind.reload().await;
+    }
+    stage.stop().await;
+}
+
+/// One HAProxy hangs, one has all of its command connections taken, the third is served as if it were alone.
+#[tokio::test]
+async fn a_hung_process_delays_nobody_else() {
+    let slots = Slots::plain(4);
+    let mut stage = Stage::new(Version::V28, slots).await;
+    let (port_a, port_b) = (Port::reserve(), Port::reserve());
+    let mut hung = Haproxy::start(Version::V28, slots.config(port_a.number())).await;
+    let busy = Haproxy::start(Version::V28, slots.config(port_b.number())).await;
+    let mut others = Vec::new();
+    for _ in 0..10 {
+        let mut other = UnixStream::connect(busy.admin_socket()).await.unwrap();
+        other.write_all(b"prompt\n").await.unwrap();
+        assert!(other.read(&mut [0; 64]).await.unwrap() > 0);
+        others.push(other);
+    }
+    hung.process().signal(Signal::STOP);
+    let origins = origins(4);
+    stage.list(&refs(&origins[..2]));
+    let sockets = [
+        hung.admin_socket(),
+        busy.admin_socket(),
+        stage.haproxy.admin_socket(),
+    ];
+    let sockets: Vec<_> = sockets
+        .iter()
+        .map(|socket| format!("\"{}\"", socket.display()))
+        .collect();
+    let began = std::time::Instant::now();
+    stage.start(&format!("socket = [{}]", sockets.join(", ")), "");
+    stage.serves(&refs(&origins[..2])).await;
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+    let (status, text) = stage.get("/readyz").await;
+    assert_eq!(status, 503);
+    assert!(text.contains("was never in line"), "{text}");
+
+    // Both come back and are put in line.
+    hung.process().signal(Signal::CONT);
+    drop(others);
+    for haproxy in [&hung, &busy] {
+        eventually("it is put in line", PATIENCE, || async {
+            let seen = in_rotation(haproxy).await;
+            if seen.len() == 2 { Ok(()) } else { Err(seen) }
+        })
+        .await;
+    }
+    stage.stop().await;
+}
+
+/// The synchroniser is restarted: it finds everything as it left it and changes nothing.
+#[tokio::test]
+async fn a_restart_of_the_synchroniser_changes_nothing() {
+    let mut stage = Stage::new(Version::V28, Slots::plain(4)).await;
+    let origins = origins(3);
+    stage.list(&refs(&origins));
+    stage.start("", "");
+    stage.serves(&refs(&origins)).await;
+    let before = addresses(&stage).await;
+    stage.stop().await;
+    stage.start("", "");
+    throughout(
+        "every slot stays as it is",
+        Duration::from_secs(1),
+        || async {
+            let now = addresses(&stage).await;
+            if now == before { Ok(()) } else { Err(now) }
+        },
+    )
+    .await;
+    eventually("it is in line", PATIENCE, || async {
+        let ready = stage.get("/readyz").await;
+        if ready.0 == 200 { Ok(()) } else { Err(ready) }
+    })
+    .await;
+    stage.stop().await;
+}
+
+async fn addresses(stage: &Stage) -> Vec<(String, String, i64)> {
+    let servers = stage.haproxy.servers().await;
+    servers
+        .iter()
+        .map(|server| {
+            (
+                server.get("srv_name").to_owned(),
+                server.get("srv_port").to_owned(),
+                server.number("srv_admin_state"),
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,15 @@
+//! The synchroniser beside real HAProxy processes, real Consul and origins that count.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that fails says where"
+)]
+
+mod basics;
+mod enrolled;
+mod faults;
+mod sources;
+mod stage;

@@ -1,0 +1,230 @@
+//! The node page, in a real browser, served by a real agent.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use haplane_testkit::agent_peer::ask;
+use haplane_testkit::browser::{Browser, Scheme};
+use haplane_testkit::eventually::eventually;
+use haplane_testkit::http::{Request, Target};
+use haplane_testkit::ports::Port;
+use haplane_testkit::process::Process;
+use tempfile::TempDir;
+
+use crate::checkout::succeed;
+
+/// A name and a value that would do harm if they were taken as markup.
+const HOSTILE: &str = "web/<img/src=x/onerror=document.title='harmed'>";
+
+/// An agent on a store of its own in a folder.
+struct Agent {
+    process: Process,
+    checks: Port,
+    http: Port,
+    folder: TempDir,
+}
+
+impl Agent {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("state")).unwrap();
+        haplane(folder.path(), &["init"]);
+        let (checks, http) = (Port::reserve(), Port::reserve());
+        let mut command = command(folder.path(), &["agent", "--node", "lb-01"]);
+        command
+            .args(["--listen", &checks.address().to_string()])
+            .args(["--http-listen", &http.address().to_string()]);
+        let process = Process::spawn("haplane agent", command, &folder.path().join("log"));
+        let target = Target::Tcp(http.address());
+        eventually(
+            "the agent is ready",
+            Duration::from_secs(10),
+            async || match Request::get("/readyz").send(&target).await {
+                Ok(answer) if answer.status == 200 => Ok(()),
+                other => Err(other.map(|answer| answer.text())),
+            },
+        )
+        .await;
+        Self {
+            process,
+            checks,
+            http,
+            folder,
+        }
+    }
+
+    fn page(&self) -> String {
+        format!("http://{}/", self.http.address())
+    }
+
+    fn haplane(&self, words: &[&str]) {
+        haplane(self.folder.path(), words);
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// Keeps asking for these lines, as HAProxy does.
+    fn asked(&self, lines: &[&str]) -> tokio::task::JoinHandle<()> {
+        let lines: Vec<_> = lines.iter().map(|line| format!("{line}\n")).collect();
+        let checks = self.checks.address();
+        tokio::spawn(async move {
+            loop {
+                for line in &lines {
+                    ask(checks, line.as_bytes()).await.ok();
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        })
+    }
+}
+
+fn command(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_haplane"));
+    command
+        .args(words)
+        .env_clear()
+        .env("USER", "alice")
+        .env("HAPLANE_STORE", format!("dir:{}/state", folder.display()));
+    command
+}
+
+fn haplane(folder: &Path, words: &[&str]) {
+    succeed(&mut command(folder, words));
+}
+
+/// Pictures for people to look at.
+fn picture(name: &str) -> PathBuf {
+    crate::checkout::path("target/pictures").join(format!("{name}.png"))
+}
+
+#[tokio::test]
+async fn the_node_page_follows_what_happens_and_can_be_worked_by_keyboard() {
+    let agent = Agent::start().await;
+    let _asking = agent.asked(&["web/a", "web/cny-b canary", "api/c", HOSTILE]);
+    std::fs::write(agent.state().join("by-hand"), "<b>down</b>\n").unwrap();
+    let mut browser = Browser::start().await;
+    browser.look_as(1200, 800, Scheme::Light).await;
+    browser.goto(&agent.page()).await;
+    browser
+        .until("document.querySelectorAll('main tbody tr').length === 4")
+        .await;
+    assert_eq!(browser.text("h1").await, "lb-01");
+
+    // Live: no reload, or the mark would be gone.
+    browser.value("window.mark = 'still here'").await;
+    agent.haplane(&["set", "canary", "drain", "--force", "--reason", "test"]);
+    browser
+        .until("[...document.querySelectorAll('main tr')].some((row) => /^cny-b\\s+drain\\s+canary\\s+drain,/.test(row.innerText))")
+        .await;
+    assert_eq!(browser.value("window.mark").await, "still here");
+    assert_eq!(browser.text("#count-out").await, "1");
+
+    // Names and values from outside are text.
+    browser
+        .until("document.querySelector('#keys').textContent.includes('<b>down</b>')")
+        .await;
+    let harmed = "document.querySelectorAll('img, #keys b').length";
+    assert_eq!(browser.value(harmed).await, 0);
+    assert_eq!(browser.value("document.title").await, "lb-01 · haplane");
+
+    // By keyboard: filter, details, back.
+    browser.press("/").await;
+    browser.write("canary").await;
+    browser
+        .until("document.querySelectorAll('main tbody tr').length === 1")
+        .await;
+    browser.press("Tab").await;
+    browser.value("document.activeElement.blur()").await;
+    browser.press("j").await;
+    browser.press("Enter").await;
+    browser
+        .until("document.querySelector('tr.more')?.innerText.includes('web/cny-b = no value, then canary = drain')")
+        .await;
+    browser.picture(&picture("node-details")).await;
+    browser.press("Escape").await;
+    browser
+        .until("document.querySelectorAll('main tbody tr').length === 5")
+        .await;
+    assert_eq!(browser.complaints(), &[] as &[String]);
+}
+
+#[tokio::test]
+async fn the_node_page_says_when_rows_fall_silent_and_when_the_agent_is_gone() {
+    let mut agent = Agent::start().await;
+    let asking = agent.asked(&["web/a", "web/b"]);
+    let mut browser = Browser::start().await;
+    browser.look_as(390, 800, Scheme::Dark).await;
+    browser.goto(&agent.page()).await;
+    browser
+        .until("document.querySelectorAll('main tbody tr').length === 2")
+        .await;
+    asking.abort();
+    browser
+        .until("document.querySelector('#count-problems').textContent === '2'")
+        .await;
+    let wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
+    assert_eq!(browser.value(wide).await, false, "wider than a phone");
+    browser.picture(&picture("node-phone-dark")).await;
+
+    agent.process.kill();
+    browser
+        .until("document.querySelector('#away').innerText.startsWith('The agent does not answer')")
+        .await;
+    let kept = "document.querySelectorAll('main tbody tr').length";
+    assert_eq!(browser.value(kept).await, 2, "what it said last stays");
+}
+
+#[tokio::test]
+async fn the_node_page_stays_quick_with_5000_rows() {
+    let agent = Agent::start().await;
+    ask_for_all(agent.checks.address()).await;
+    agent.haplane(&["set", "canary", "drain", "--force"]);
+    let mut browser = Browser::start().await;
+    browser.look_as(1200, 800, Scheme::Light).await;
+    browser.goto(&agent.page()).await;
+    browser
+        .until("document.querySelector('#count-all').textContent === '5000'")
+        .await;
+    let shown = browser
+        .value("performance.getEntriesByName('shown')[0].startTime")
+        .await;
+    // From a typed letter to the picture that answers it.
+    let typed = "new Promise((done) => {
+        const input = document.querySelector('#filter');
+        const start = performance.now();
+        input.value = 'backend-7/';
+        input.dispatchEvent(new Event('input'));
+        requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)));
+    })";
+    let filtered = browser.value(typed).await;
+    assert_eq!(
+        browser
+            .value("document.querySelectorAll('main tbody tr').length")
+            .await,
+        100
+    );
+    let back = browser.value(&typed.replace("'backend-7/'", "''")).await;
+    browser.picture(&picture("node-5000")).await;
+    for (what, took, limit) in [
+        ("shown", &shown, 5_000.0),
+        ("filtered", &filtered, 1_000.0),
+        ("all back", &back, 2_000.0),
+    ] {
+        let took = took.as_f64().unwrap();
+        assert!(took < limit, "{what} took {took} ms of {limit}");
+    }
+}
+
+async fn ask_for_all(agent: SocketAddr) {
+    for backend in 0..50 {
+        for server in 0..100 {
+            let group = if server % 10 == 0 { " canary" } else { "" };
+            let line = format!("backend-{backend}/server-{server}{group}\n");
+            ask(agent, line.as_bytes()).await.unwrap();
+        }
+    }
+}
