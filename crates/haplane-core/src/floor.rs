@@ -1,8 +1,10 @@
 //! How much of a backend stays in rotation: the guard behind `--min-ready`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use haplane_haproxy::AdminState;
+use serde::Serialize;
 
 use crate::desired::Desired;
 
@@ -21,15 +23,29 @@ pub struct Load {
     pub after: Desired,
 }
 
-/// A backend of which too little would stay in rotation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shortfall {
+/// How much of a backend's weight is in rotation, in percent, rounded down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Share {
     /// The backend.
     pub backend: String,
-    /// The share of its weight in rotation now, in percent, rounded down.
+    /// Now.
     pub before: u64,
-    /// The share after the change.
+    /// After the change.
     pub after: u64,
+}
+
+impl Share {
+    /// Whether the change is what leaves less than `floor` percent. One that takes nothing out of a
+    /// backend is never the cause of its shortfall.
+    pub fn falls_below(&self, floor: u64) -> bool {
+        self.after < self.before && self.after < floor
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}% -> {}%", self.backend, self.before, self.after)
+    }
 }
 
 /// Sums of one backend; the weights in rotation in hundredths.
@@ -40,9 +56,8 @@ struct Sums {
     after: u64,
 }
 
-/// The backends that a change would leave with less than `floor` percent of their weight in
-/// rotation. A change that takes nothing out of a backend is never the cause of its shortfall.
-pub fn shortfalls(loads: &[Load], floor: u64) -> Vec<Shortfall> {
+/// The share of every backend, by name.
+pub fn shares(loads: &[Load]) -> Vec<Share> {
     let mut backends: BTreeMap<&str, Sums> = BTreeMap::new();
     for load in loads {
         let sums = backends.entry(&load.backend).or_default();
@@ -56,16 +71,15 @@ pub fn shortfalls(loads: &[Load], floor: u64) -> Vec<Shortfall> {
                 .saturating_add(in_rotation(load.weight, load.after));
         }
     }
-    let short = |(backend, sums): (&str, Sums)| {
+    let share = |(backend, sums): (&str, Sums)| {
         let percent = |hundredths: u64| hundredths.checked_div(sums.total).unwrap_or(0);
-        let (before, after) = (percent(sums.before), percent(sums.after));
-        (sums.after < sums.before && after < floor).then(|| Shortfall {
+        Share {
             backend: backend.to_owned(),
-            before,
-            after,
-        })
+            before: percent(sums.before),
+            after: percent(sums.after),
+        }
     };
-    backends.into_iter().filter_map(short).collect()
+    backends.into_iter().map(share).collect()
 }
 
 fn in_rotation(weight: u64, desired: Desired) -> u64 {
@@ -102,17 +116,14 @@ mod tests {
             load("api", 90, true, "ready", "ready"),
             load("out", 1, true, "drain", "maint"),
         ];
-        let short = shortfalls(&loads, 50);
-        assert_eq!(
-            short,
-            [Shortfall {
-                backend: "web".to_owned(),
-                before: 50,
-                after: 25
-            }]
-        );
-        assert_eq!(shortfalls(&loads, 96)[0].backend, "api");
-        assert!(shortfalls(&loads, 25).is_empty());
+        let below = |floor| {
+            let shares = shares(&loads);
+            let below = shares.iter().filter(|share| share.falls_below(floor));
+            below.map(Share::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(below(50), ["web 50% -> 25%"]);
+        assert_eq!(below(96), ["api 100% -> 95%", "web 50% -> 25%"]);
+        assert!(below(25).is_empty());
     }
 
     #[test]
@@ -121,6 +132,6 @@ mod tests {
             load("web", 1, true, "maint", "ready"),
             load("web", 9, true, "maint", "maint"),
         ];
-        assert!(shortfalls(&loads, 100).is_empty());
+        assert!(!shares(&loads)[0].falls_below(100));
     }
 }

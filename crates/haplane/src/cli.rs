@@ -1,11 +1,14 @@
 //! The command line: what can be typed.
 
 mod help;
+mod options;
 
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, Args, CommandFactory, Parser, Subcommand, ValueHint};
 use haplane_daemon::settings::{KEYS, KeyDoc};
+
+pub use options::*;
 
 /// A control plane for HAProxy: desired state in one store, pulled by every
 /// HAProxy, with proof that it took
@@ -42,121 +45,36 @@ pub struct Common {
 pub enum Command {
     /// Run beside an HAProxy and answer its agent checks
     Agent(AgentOptions),
-    /// Make the store ready: create its marker
-    Init(InitOptions),
-    /// Desired state in the store, with who, when and why
-    Show(Selection),
+    /// Take out of rotation: drain, wait for sessions, then maint
+    Drain(DrainOptions),
+    /// Back into rotation
+    Ready(ReadyOptions),
+    /// Bring back in steps of weight, stopping at the first trouble
+    Ramp(RampOptions),
+    /// The same for the canary group, for ChatOps and pipelines
+    Canary(CanaryOptions),
     /// Write ready, drain, maint or a weight such as 50%
     Set(SetOptions),
     /// Delete keys: their rows go back to what their other keys say
     Clear(ClearOptions),
-}
-
-/// Options of `haplane agent`.
-#[derive(Debug, Args)]
-pub struct AgentOptions {
-    /// Check the configuration and end: 0 when it is right, 2 with all errors
-    #[arg(long)]
-    pub check_config: bool,
-    /// Print every key as it will be used, and where it comes from
-    #[arg(long)]
-    pub print_config: bool,
-    /// auto (journald under systemd, else text), text, json or journald
-    #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "HAPLANE_LOG_FORMAT", hide_env_values = true, value_name = "FORMAT")]
-    pub log_format: LogFormat,
-    /// error, warn, info, debug or trace; also `info,haplane_store=debug`
-    #[arg(
-        long,
-        default_value = "info",
-        env = "HAPLANE_LOG",
-        hide_env_values = true,
-        value_name = "FILTER"
-    )]
-    pub log: String,
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum LogFormat {
-    /// journald under systemd, else text
-    Auto,
-    /// Lines for people
-    Text,
-    /// One JSON object a line
-    Json,
-    /// The journal's own protocol
-    Journald,
-}
-
-/// Options of `haplane init`.
-#[derive(Debug, Args)]
-pub struct InitOptions {
-    /// Show what would be written, write nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Confirm, for environments that demand it
-    #[arg(long)]
-    pub yes: bool,
-}
-
-/// What a command is pointed at.
-#[derive(Debug, Args)]
-pub struct Selection {
-    /// A key (web/srv1, canary) or a quoted glob ('web/*us-east1-b*')
-    #[arg(value_name = "TARGET")]
-    pub targets: Vec<String>,
-    /// Every row whose server name has ZONE as a dash-separated part
-    #[arg(short, long = "zone", value_name = "ZONE")]
-    pub zones: Vec<String>,
-}
-
-/// Options of every command that writes.
-#[derive(Debug, Args)]
-pub struct WriteOptions {
-    /// Why, for the log and for whoever looks next
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-    /// The ticket that goes with it
-    #[arg(long, value_name = "ID")]
-    pub ticket: Option<String>,
-    /// Show what would be written, write nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Confirm, for environments that demand it
-    #[arg(long)]
-    pub yes: bool,
-    /// Write keys too that no row asks for
-    #[arg(long)]
-    pub force: bool,
-}
-
-/// Options of `haplane set`.
-#[derive(Debug, Args)]
-#[command(override_usage = "haplane set [OPTIONS] <TARGET>... <VALUE>")]
-pub struct SetOptions {
-    /// Keys or quoted globs, then the value: ready, drain, maint or N% (0% to 256%)
-    #[arg(value_name = "TARGET... VALUE", required = true, num_args = 1..)]
-    pub words: Vec<String>,
-    /// Every row whose server name has ZONE as a dash-separated part
-    #[arg(short, long = "zone", value_name = "ZONE")]
-    pub zones: Vec<String>,
-    /// Let the value end by itself after this time: 30m, 2h, 1d
-    #[arg(long = "for", value_name = "TIME")]
-    pub lasting: Option<String>,
-    /// How to write.
-    #[command(flatten)]
-    pub write: WriteOptions,
-}
-
-/// Options of `haplane clear`.
-#[derive(Debug, Args)]
-pub struct ClearOptions {
-    /// What to clear.
-    #[command(flatten)]
-    pub selection: Selection,
-    /// How to write.
-    #[command(flatten)]
-    pub write: WriteOptions,
+    /// The fleet: nodes, store, rows, forgotten drains
+    Status(StatusOptions),
+    /// Every layer of one row: who wants what, what was answered, what HAProxy does
+    Why(WhyOptions),
+    /// Wait for the proof that every load balancer does what the store says
+    Wait(WaitOptions),
+    /// Desired state in the store, with who, when and why
+    Show(Selection),
+    /// Who changed what, when and why
+    Log(LogOptions),
+    /// Make the store ready: create its marker
+    Init(InitOptions),
+    /// Take a node that is gone for good out of the fleet
+    Forget(ForgetOptions),
+    /// Print the completion script of a shell
+    Completions(CompletionsOptions),
+    /// Write the manual pages into a folder
+    Man(ManOptions),
 }
 
 /// The whole command with everything that derives cannot say: the configuration's flags and the

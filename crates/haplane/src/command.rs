@@ -1,11 +1,23 @@
 //! The commands, one module each.
 
 pub mod agent;
+pub mod canary;
 pub mod clear;
+pub mod completions;
+pub mod drain;
+pub mod forget;
 pub mod init;
+pub mod log;
+pub mod man;
+pub mod ramp;
+pub mod ready;
 pub mod set;
 pub mod show;
+pub mod status;
+pub mod wait;
+pub mod why;
 
+use haplane_core::Key;
 use haplane_core::target::Target;
 
 use crate::exit::Failure;
@@ -26,4 +38,15 @@ pub fn targets(names: &[String], zones: &[String]) -> Result<Vec<Target>, Failur
     } else {
         Err(Failure::usage(wrong.join("\n")))
     }
+}
+
+/// Keys in a message: a few by name.
+pub fn names<'k>(keys: impl ExactSizeIterator<Item = &'k Key>) -> String {
+    const NAMED: usize = 5;
+    let more = keys.len().saturating_sub(NAMED);
+    let mut names: Vec<String> = keys.take(NAMED).map(Key::to_string).collect();
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    names.join(", ")
 }

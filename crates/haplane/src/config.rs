@@ -32,6 +32,14 @@ impl Source {
         environment: Option<&str>,
         matches: &ArgMatches,
     ) -> Result<Self, Failure> {
+        Self::with_flags(file, environment, |doc| flag(doc, matches))
+    }
+
+    fn with_flags(
+        file: Option<PathBuf>,
+        environment: Option<&str>,
+        flag: impl Fn(&KeyDoc) -> Option<String>,
+    ) -> Result<Self, Failure> {
         let (name, text) = match file {
             Some(file) => (file.display().to_string(), read_file(&file)?),
             None if fs::exists(DEFAULT_FILE).unwrap_or(true) => {
@@ -39,12 +47,17 @@ impl Source {
             }
             None => ("(no configuration file)".to_owned(), String::new()),
         };
-        let overrides = overrides(|doc| flag(doc, matches), |name| env::var(name).ok());
+        let overrides = overrides(flag, |name| env::var(name).ok());
         Ok(Self {
             name,
             text,
             overrides: with_environment(overrides, environment),
         })
+    }
+
+    /// As a command without any option has it.
+    pub fn without_flags(file: Option<PathBuf>) -> Result<Self, Failure> {
+        Self::with_flags(file, None, |_| None)
     }
 
     /// The document, for reading other parts of it.

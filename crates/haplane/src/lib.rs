@@ -7,13 +7,17 @@ pub mod cli;
 pub mod command;
 pub mod config;
 pub mod exit;
+pub mod fleet;
 pub mod identity;
+pub mod knowledge;
 #[cfg(test)]
 mod memory;
+pub mod names;
 pub mod output;
 pub mod session;
 pub mod state;
 pub mod times;
+pub mod wait;
 pub mod write;
 pub mod writer;
 
@@ -21,6 +25,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use clap_complete::CompleteEnv;
 
 use cli::{Cli, Command};
 use config::Source;
@@ -31,6 +36,17 @@ use session::Session;
 
 /// Runs the command of these words (the program's name first) and gives its exit status.
 pub fn run(words: Vec<OsString>) -> ExitCode {
+    let completed = CompleteEnv::with_factory(cli::command)
+        .var(command::completions::VARIABLE)
+        .try_complete(
+            words.iter().cloned(),
+            std::env::current_dir().ok().as_deref(),
+        );
+    match completed {
+        Ok(true) => return Exit::Done.into(),
+        Ok(false) => {}
+        Err(error) => return not_parsed(&error, &Output::new(false)).into(),
+    }
     let wants_json = words.iter().any(|word| word == "--json");
     let identity_words: Vec<String> = words
         .iter()
@@ -44,6 +60,9 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         Err(error) => return not_parsed(&error, &Output::new(wants_json)).into(),
     };
     let output = Output::new(cli.common.json);
+    if let Some(exit) = without_settings(&cli.command, &output) {
+        return exit.into();
+    }
     let read = Source::read(
         cli.common.config.clone(),
         cli.common.env.as_deref(),
@@ -83,12 +102,39 @@ fn in_session(session: &Session, command: &Command) -> Exit {
 
 async fn dispatch(session: &Session, command: &Command) -> Result<Report, Failure> {
     match command {
-        Command::Agent(_) => Err(Failure::new(Exit::Unexpected, "the agent needs no session")),
+        Command::Agent(_) | Command::Completions(_) | Command::Man(_) => Err(Failure::new(
+            Exit::Unexpected,
+            "this command needs no store",
+        )),
+        Command::Drain(options) => command::drain::run(session, options).await,
+        Command::Ready(options) => command::ready::run(session, options).await,
+        Command::Ramp(options) => command::ramp::run(session, options).await,
+        Command::Canary(options) => command::canary::run(session, options).await,
+        Command::Status(options) => command::status::run(session, options).await,
+        Command::Why(options) => command::why::run(session, options).await,
+        Command::Wait(options) => command::wait::run(session, options).await,
+        Command::Log(options) => command::log::run(session, options).await,
+        Command::Forget(options) => command::forget::run(session, options).await,
         Command::Init(options) => command::init::run(session, options).await,
         Command::Show(selection) => command::show::run(session, selection).await,
         Command::Set(options) => command::set::run(session, options).await,
         Command::Clear(options) => command::clear::run(session, options).await,
     }
+}
+
+/// Commands for packagers and shells: no configuration is read for them.
+fn without_settings(command: &Command, output: &Output) -> Option<Exit> {
+    let done = match command {
+        Command::Completions(options) => {
+            command::completions::script(&options.shell).map(|script| output.text(&script))
+        }
+        Command::Man(options) => command::man::write(&options.folder).map(|pages| {
+            let report = Report::new(serde_json::json!({"pages": pages}));
+            output.report(&report.line(pages.join("\n")))
+        }),
+        _ => return None,
+    };
+    Some(done.unwrap_or_else(|failure| output.failure(&failure)))
 }
 
 /// Help and version are answers; everything else is wrong usage.

@@ -5,9 +5,10 @@ use haplane_core::{Key, Snapshot};
 use haplane_daemon::Settings;
 use haplane_store::AnyStore;
 
-use crate::cli::Common;
+use crate::cli::{Common, FleetOptions};
 use crate::config::Place;
 use crate::exit::Failure;
+use crate::fleet::{AgentAddress, Fleet};
 use crate::identity::Identity;
 use crate::output::Output;
 use crate::state::{self, Marker};
@@ -61,6 +62,23 @@ impl Session {
     /// Reads the state for a command that writes.
     pub async fn read_to_write(&self) -> Result<Snapshot, Failure> {
         state::read(&self.store, Marker::MadeByWriting).await
+    }
+
+    /// The agents: those named, those of the environment, or those that the store leads to.
+    pub async fn fleet(&self, options: &FleetOptions) -> Result<Fleet, Failure> {
+        if !options.agents.is_empty() {
+            return Ok(Fleet::at(options.agents.iter().cloned()));
+        }
+        if !self.place.agents.is_empty() {
+            let parse = |text: &String| text.parse::<AgentAddress>();
+            let agents: Result<Vec<_>, _> = self.place.agents.iter().map(parse).collect();
+            return agents
+                .map(Fleet::at)
+                .map_err(|error| Failure::usage(error.to_string()));
+        }
+        let local = self.settings.http.listen;
+        let local = AgentAddress::new(local.ip().to_string(), local.port());
+        Ok(Fleet::beside(&self.store, local).await)
     }
 
     /// Lets a person say yes where the environment demands it.

@@ -1,27 +1,91 @@
-//! The way that every write takes: read, expand the targets, guard, confirm, write, report.
+//! The way that every write takes: read, expand the targets, guard, confirm, write, prove, report.
 
-use haplane_core::log::Changed;
+mod conflict;
+mod report;
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use haplane_core::converge::Scope;
+use haplane_core::floor::Share;
+use haplane_core::outlook::Outlook;
 use haplane_core::target::{Among, Target};
-use haplane_core::{Key, Snapshot};
-use haplane_store::{CommitError, Store};
-use serde_json::{Value as Json, json};
+use haplane_core::{Key, Snapshot, duration};
+use haplane_haproxy::Percent;
+use jiff::Timestamp;
 
 use crate::cli::WriteOptions;
-use crate::exit::Failure;
-use crate::output::{Cell, FAINT, Report, Table};
-use crate::session::{Session, stored_names};
-use crate::write::{self, Author, Interrupted, Wanted, Written};
+use crate::exit::{Exit, Failure};
+use crate::fleet::Fleet;
+use crate::knowledge::Knowledge;
+use crate::output::Report;
+use crate::session::Session;
+use crate::wait::{Goal, Waited, wait};
+use crate::write::{self, Author, Wanted, Written};
 
-/// One write of one command.
+/// One command that writes.
 pub struct Writer<'s> {
-    session: &'s Session,
-    options: &'s WriteOptions,
-    snapshot: Snapshot,
-    keys: Vec<Key>,
+    /// What it runs with.
+    pub session: &'s Session,
+    /// Its options.
+    pub options: &'s WriteOptions,
+    /// The state as it was read last.
+    pub snapshot: Snapshot,
+    /// The agents.
+    pub fleet: Fleet,
+    /// What they know.
+    pub knowledge: Knowledge,
+    /// The keys that the targets stand for, in the order of the command.
+    pub keys: Vec<Key>,
+    /// Whether a person, or `--yes`, has said yes to this command.
+    confirmed: Cell<bool>,
+}
+
+/// What a write did, or with `--dry-run` would do.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What was written.
+    pub written: Written,
+    /// The rows of which something else is desired now.
+    pub moved: Vec<Key>,
+    /// What the backends keep in rotation, those that it touches.
+    pub shares: Vec<Share>,
+}
+
+impl Outcome {
+    /// This and then another one of the same command, told as one: first before, last after.
+    #[must_use]
+    pub fn then(mut self, next: Self) -> Self {
+        for late in next.written.changed {
+            let changed = &mut self.written.changed;
+            match changed.iter_mut().find(|early| early.key == late.key) {
+                Some(early) => early.after = late.after,
+                None => changed.push(late),
+            }
+        }
+        self.written.changed.retain(|one| one.before != one.after);
+        self.written.index = self.written.index.max(next.written.index);
+        self.written.log_ids.extend(next.written.log_ids);
+        self.written.made_marker |= next.written.made_marker;
+        self.moved.extend(next.moved);
+        self.moved.sort();
+        self.moved.dedup();
+        for late in next.shares {
+            match self
+                .shares
+                .iter_mut()
+                .find(|early| early.backend == late.backend)
+            {
+                Some(early) => early.after = late.after,
+                None => self.shares.push(late),
+            }
+        }
+        self
+    }
 }
 
 impl<'s> Writer<'s> {
-    /// Reads the state and finds the keys that the targets stand for.
+    /// Reads the state, asks the agents, and finds the keys that the targets stand for.
     pub async fn prepare(
         session: &'s Session,
         options: &'s WriteOptions,
@@ -29,153 +93,195 @@ impl<'s> Writer<'s> {
         among: Among,
     ) -> Result<Self, Failure> {
         let snapshot = session.read_to_write().await?;
-        let known = stored_names(&snapshot);
-        let keys = known.expand(targets, among)?;
+        let fleet = session.fleet(&options.fleet).await?;
+        let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
+        knowledge.tell_absent(session);
+        let keys = knowledge.known.expand(targets, among)?;
         if !options.force {
-            known.refuse_unknown(&keys)?;
+            knowledge.known.refuse_unknown(&keys)?;
+        }
+        let out_of_reach: Vec<&str> = keys
+            .iter()
+            .filter(|key| knowledge.out_of_reach.contains(key))
+            .map(Key::as_str)
+            .collect();
+        if !out_of_reach.is_empty() {
+            session.output.warn(&format!(
+                "not enrolled, so no write reaches them: {}",
+                out_of_reach.join(", ")
+            ));
         }
         Ok(Self {
             session,
             options,
             snapshot,
+            fleet,
+            knowledge,
             keys,
+            confirmed: Cell::new(false),
         })
     }
 
-    /// The keys, in the order of the command.
-    pub fn keys(&self) -> &[Key] {
-        &self.keys
+    /// The same value, or none, for every key.
+    pub fn wanted(&self, value: Option<haplane_core::Value>) -> Vec<Wanted> {
+        let keys = self.keys.iter().cloned();
+        keys.map(|key| Wanted { key, value }).collect()
     }
 
     /// Writes what is wanted, or with `--dry-run` says what would be written.
-    pub async fn write(&self, wanted: &[Wanted]) -> Result<Report, Failure> {
+    pub async fn write(&self, wanted: &[Wanted]) -> Result<Outcome, Failure> {
         let steps = write::plan(&self.snapshot, wanted);
+        let mut outcome = self.foresee(wanted, &steps);
+        self.keep_the_floor(&outcome)?;
         if self.options.dry_run || steps.is_empty() {
-            let changed = steps.iter().map(write::Step::changed).collect();
-            let written = Written {
-                index: Some(self.snapshot.index),
-                changed,
-                ..Written::default()
-            };
-            return Ok(self.report(&written));
+            return Ok(outcome);
         }
-        self.session
-            .confirm(self.options.yes, &format!("write {}", count(steps.len())))?;
-        let author = Author {
+        let rows = report::count(outcome.moved.len(), "row");
+        let what = format!("write {} ({rows} moved)", report::count(steps.len(), "key"));
+        if !self.confirmed.get() {
+            self.session.confirm(self.options.yes, &what)?;
+            self.confirmed.set(true);
+        }
+        let written = write::commit(&self.session.store, &steps, &self.author()).await;
+        outcome.written = match written {
+            Ok(written) => written,
+            Err(interrupted) => return Err(self.interrupted(interrupted, &outcome).await),
+        };
+        if let Err(error) = write::trim_log(&self.session.store).await {
+            let output = &self.session.output;
+            output.warn(&format!("the log was not trimmed: {}", error.story()));
+        }
+        Ok(outcome)
+    }
+
+    fn foresee(&self, wanted: &[Wanted], steps: &[write::Step]) -> Outcome {
+        let before = Outlook::present(&self.snapshot, Timestamp::now());
+        let wanted = wanted.iter().map(|one| (one.key.clone(), one.value));
+        let after = before.clone().with(wanted);
+        let shares = self.knowledge.shares(&before, &after);
+        Outcome {
+            written: Written {
+                index: Some(self.snapshot.index),
+                changed: steps.iter().map(write::Step::changed).collect(),
+                ..Written::default()
+            },
+            moved: self.knowledge.moved(&before, &after),
+            shares: shares
+                .into_iter()
+                .filter(|share| share.before != share.after)
+                .collect(),
+        }
+    }
+
+    /// `--min-ready`: a change must not leave too little of a backend.
+    fn keep_the_floor(&self, outcome: &Outcome) -> Result<(), Failure> {
+        let Some(floor) = self
+            .options
+            .min_ready
+            .filter(|_| !self.options.force_below_floor)
+        else {
+            return Ok(());
+        };
+        if self.knowledge.census.nodes.is_empty() {
+            return Err(Failure::refused(
+                "--min-ready: no agent can say what stays in rotation; nothing was written \
+                 (--force-below-floor writes all the same)",
+            ));
+        }
+        let floor = u64::from(Percent::get(floor));
+        let below = outcome
+            .shares
+            .iter()
+            .filter(|share| share.falls_below(floor));
+        let below: Vec<String> = below.map(Share::to_string).collect();
+        if below.is_empty() {
+            return Ok(());
+        }
+        let mut failure = Failure::refused(format!(
+            "this would leave less than {floor}% in rotation; nothing was written \
+             (--force-below-floor writes all the same): {}",
+            below.join(", ")
+        ));
+        let nothing = Outcome {
+            written: Written {
+                index: Some(self.snapshot.index),
+                ..Written::default()
+            },
+            ..outcome.clone()
+        };
+        failure.document = Some(self.document(&nothing, None));
+        Err(failure)
+    }
+
+    fn author(&self) -> Author {
+        Author {
             identity: self.session.identity.clone(),
             reason: self.options.reason.clone(),
             ticket: self.options.ticket.clone(),
-        };
-        let written = match write::commit(&self.session.store, &steps, &author).await {
-            Ok(written) => written,
-            Err(interrupted) => return Err(self.interrupted(interrupted).await),
-        };
-        if let Err(error) = write::trim_log(&self.session.store).await {
-            self.session
-                .output
-                .warn(&format!("the log was not trimmed: {}", error.story()));
         }
-        Ok(self.report(&written))
     }
 
-    fn document(&self, written: &Written) -> Json {
-        json!({
-            "index": written.index,
-            "changed": written.changed,
-            "rows": [],
-            "waited": null,
-            "dry_run": self.options.dry_run,
-        })
+    /// Reads the state again, after a write.
+    pub async fn refresh(&mut self) -> Result<(), Failure> {
+        self.snapshot = self.session.read_to_write().await?;
+        Ok(())
     }
 
-    fn report(&self, written: &Written) -> Report {
-        let report = Report::new(self.document(written));
-        let report = match (written.changed.len(), self.options.dry_run) {
-            (0, _) => report.line("nothing to change"),
-            (n, true) => report.line(format!("would change {}; nothing was written", count(n))),
-            (n, false) => report.line(format!("changed {}", count(n))),
+    /// With `--wait`, waits for the proof.
+    pub async fn prove(&mut self, outcome: &Outcome) -> Result<Option<Waited>, Failure> {
+        let timeout = self.options.proof.timeout()?;
+        if !self.options.proof.wait || self.options.dry_run {
+            return Ok(None);
+        }
+        self.prove_within(outcome, timeout).await.map(Some)
+    }
+
+    /// Waits for the proof of what was written, or of what was there already.
+    pub async fn prove_within(
+        &mut self,
+        outcome: &Outcome,
+        timeout: Duration,
+    ) -> Result<Waited, Failure> {
+        self.refresh().await?;
+        let goal = Goal {
+            index: outcome.written.index.unwrap_or(self.snapshot.index),
+            scope: Scope::Keys(self.keys.iter().cloned().collect()),
+            snapshot: &self.snapshot,
+            timeout,
         };
-        report.table(table(&written.changed))
+        Ok(wait(&self.fleet, &goal, &self.session.output).await)
     }
 
-    /// What stopped a write, and which keys were written before.
-    async fn interrupted(&self, interrupted: Interrupted) -> Failure {
-        let Interrupted {
-            written,
-            missing,
-            error,
-        } = interrupted;
-        let culprits = match &error {
-            CommitError::Conflict { keys } => self.who_changed(keys).await,
-            _ => None,
+    /// Proves with `--wait`, and reports.
+    pub async fn finish(&mut self, outcome: &Outcome) -> Result<Report, Failure> {
+        let waited = match self.prove(outcome).await {
+            Ok(waited) => waited,
+            Err(mut failure) => {
+                failure.document = Some(self.document(outcome, None));
+                return Err(failure);
+            }
         };
-        let mut failure = Failure::from(error);
-        if let Some(culprits) = culprits {
-            failure.message = format!("{}\n{culprits}", failure.message);
-        }
-        if !written.changed.is_empty() {
-            let names: Vec<&str> = written.changed.iter().map(|one| one.key.as_str()).collect();
-            failure.message = format!(
-                "{}\nwritten before that: {} ({}); not written: {}; the same command again writes the rest",
-                failure.message,
-                count(names.len()),
-                names.join(", "),
-                count(missing.len()),
-            );
-        }
-        failure.document = Some(self.document(&written));
-        failure
+        self.report(outcome, waited.as_ref())
     }
 
-    /// Who changed these keys since they were read, and when, as far as the log tells.
-    async fn who_changed(&self, keys: &[Key]) -> Option<String> {
-        let now = self.session.read_to_write().await.ok()?;
-        let mut lines = Vec::new();
-        for key in keys {
-            let stored = now.get(key);
-            let log_id = stored
-                .and_then(|s| s.log_id)
-                .or_else(|| now.get_invalid(key)?.log_id);
-            let entry = match log_id {
-                Some(id) => self.session.store.log_entry(id).await.ok().flatten(),
-                None => None,
-            };
-            let value =
-                stored.map_or_else(|| "absent".to_owned(), |stored| stored.value.to_string());
-            lines.push(match entry {
-                Some(entry) => format!(
-                    "{key} is now {value}, by {} at {} ({})",
-                    entry.by, entry.at, entry.command
-                ),
-                None => format!(
-                    "{key} is now {value}, changed by hand or deleted: the log names nobody"
-                ),
-            });
+    /// The report; one without the proof that was asked for is a failure.
+    pub fn report(&self, outcome: &Outcome, waited: Option<&Waited>) -> Result<Report, Failure> {
+        match waited {
+            Some(waited) if !waited.converged => {
+                let message = format!("written, but {}", waited.summary());
+                let mut failure = Failure::new(Exit::NotConverged, message);
+                failure.document = Some(self.document(outcome, Some(waited)));
+                Err(failure)
+            }
+            _ => Ok(self.told(outcome, waited)),
         }
-        lines.push("look at it, then run the command again".to_owned());
-        Some(lines.join("\n"))
     }
 }
 
-fn count(keys: usize) -> String {
-    match keys {
-        1 => "1 key".to_owned(),
-        n => format!("{n} keys"),
+impl crate::cli::ProofOptions {
+    /// `--timeout`, understood.
+    pub fn timeout(&self) -> Result<Duration, Failure> {
+        duration::parse(&self.timeout)
+            .map_err(|error| Failure::usage(format!("--timeout: {error}")))
     }
-}
-
-fn table(changed: &[Changed]) -> Table {
-    let mut table = Table::new(&["KEY", "BEFORE", "AFTER"]);
-    let cell = |text: &Option<String>| match text {
-        Some(text) => Cell::from(text.clone()),
-        None => Cell::styled("absent", FAINT),
-    };
-    for one in changed {
-        table.push(vec![
-            one.key.to_string().into(),
-            cell(&one.before),
-            cell(&one.after),
-        ]);
-    }
-    table
 }

@@ -9,17 +9,21 @@ use crate::exit::Exit;
 
 /// The commands by task, in the order of a day's work.
 const TASKS: [(&str, &[&str]); 4] = [
-    ("Change what takes traffic", &["set", "clear"]),
-    ("Look", &["show"]),
+    (
+        "Change what takes traffic",
+        &["drain", "ready", "ramp", "canary", "set", "clear"],
+    ),
+    ("Look", &["status", "why", "wait", "show", "log"]),
     ("Run beside HAProxy", &["agent"]),
-    ("Set up", &["init"]),
+    ("Set up", &["init", "forget", "completions", "man"]),
 ];
 
 const EXAMPLES: &str = "\
 Examples:
-  haplane set canary drain --reason 'bad deploy' --for 2h
-  haplane show
-  haplane clear canary
+  haplane canary --disable --reason 'bad deploy' --wait   the group canary leaves rotation everywhere
+  haplane drain -z us-east1-b --dry-run                  which rows and how much weight a zone is
+  haplane ready web/srv1                                 one server comes back
+  haplane why web/srv1                                   who wants what of it, and what it does
 ";
 
 /// Gives the command its help page.

@@ -7,7 +7,6 @@ use crate::command::targets;
 use crate::exit::Failure;
 use crate::output::Report;
 use crate::session::Session;
-use crate::write::Wanted;
 use crate::writer::Writer;
 
 /// Deletes the keys that the targets name.
@@ -18,12 +17,7 @@ pub async fn run(session: &Session, options: &ClearOptions) -> Result<Report, Fa
             "name what to clear: a key, a quoted glob, or -z ZONE",
         ));
     }
-    let writer = Writer::prepare(session, &options.write, &targets, Among::Stored).await?;
-    let wanted: Vec<Wanted> = writer
-        .keys()
-        .iter()
-        .cloned()
-        .map(|key| Wanted { key, value: None })
-        .collect();
-    writer.write(&wanted).await
+    let mut writer = Writer::prepare(session, &options.write, &targets, Among::Stored).await?;
+    let outcome = writer.write(&writer.wanted(None)).await?;
+    writer.finish(&outcome).await
 }

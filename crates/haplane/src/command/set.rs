@@ -4,24 +4,19 @@ use haplane_core::target::{Among, Target};
 use haplane_core::{Value, duration};
 use jiff::{SignedDuration, Timestamp, TimestampRound, Unit};
 
-use crate::cli::SetOptions;
+use crate::cli::{LastingOption, SetOptions};
 use crate::command::targets;
 use crate::exit::Failure;
 use crate::output::Report;
 use crate::session::Session;
-use crate::write::Wanted;
 use crate::writer::Writer;
 
 /// Writes the value.
 pub async fn run(session: &Session, options: &SetOptions) -> Result<Report, Failure> {
     let (targets, value) = understand(options, Timestamp::now())?;
-    let writer = Writer::prepare(session, &options.write, &targets, Among::Rows).await?;
-    let wanted = |key| Wanted {
-        key,
-        value: Some(value),
-    };
-    let wanted: Vec<Wanted> = writer.keys().iter().cloned().map(wanted).collect();
-    writer.write(&wanted).await
+    let mut writer = Writer::prepare(session, &options.write, &targets, Among::Rows).await?;
+    let outcome = writer.write(&writer.wanted(Some(value))).await?;
+    writer.finish(&outcome).await
 }
 
 /// The words: targets first, the value last.
@@ -38,21 +33,27 @@ fn understand(options: &SetOptions, now: Timestamp) -> Result<(Vec<Target>, Valu
             "name what to set to {word}: a key such as web/srv1 or canary, a quoted glob, or -z ZONE"
         )));
     }
-    let until = match &options.lasting {
-        None => return Ok((targets, value)),
-        Some(_) if value.until.is_some() => {
-            return Err(Failure::usage(
-                "the value already has its until=; leave --for out",
-            ));
-        }
-        Some(lasting) => end_of(lasting, now)?,
-    };
-    let until = Some(until);
+    if value.until.is_some() && options.lasting.lasting.is_some() {
+        return Err(Failure::usage(
+            "the value already has its until=; leave --for out",
+        ));
+    }
+    let until = value.until.or(options.lasting.end(now)?);
     Ok((targets, Value { until, ..value }))
 }
 
+impl LastingOption {
+    /// The time at which what is written now ends, if it ends.
+    pub fn end(&self, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
+        self.lasting
+            .as_ref()
+            .map(|lasting| end_of(lasting, now))
+            .transpose()
+    }
+}
+
 /// `--for 2h`, as the time at which it ends, on a whole second.
-pub fn end_of(lasting: &str, now: Timestamp) -> Result<Timestamp, Failure> {
+fn end_of(lasting: &str, now: Timestamp) -> Result<Timestamp, Failure> {
     let wrong = |why: String| Failure::usage(format!("--for: {why}"));
     let lasting = duration::parse(lasting).map_err(|error| wrong(error.to_string()))?;
     if lasting.is_zero() {

@@ -1,5 +1,7 @@
 //! `haplane show`: desired state in the store, with who, why and since when.
 
+use std::time::Duration;
+
 use haplane_core::log::{LogEntry, LogId};
 use haplane_core::target::Among;
 use haplane_core::{Desired, Key, Snapshot, Value};
@@ -38,6 +40,8 @@ pub struct ShownKey {
     pub ticket: Option<String>,
     /// When it was written.
     pub since: Option<Timestamp>,
+    /// Whether it keeps rows out of rotation for longer than `forgotten_after`, without an end.
+    pub forgotten: bool,
     #[serde(skip)]
     log_id: Option<LogId>,
     #[serde(skip)]
@@ -67,9 +71,19 @@ impl ShownKey {
             reason: None,
             ticket: None,
             since: None,
+            forgotten: false,
             log_id,
             desired: None,
         }
+    }
+
+    /// A key that keeps rows out for long, and nobody said until when.
+    pub fn notice_if_forgotten(&mut self, after: Duration, now: Timestamp) {
+        let is_old = self.since.is_some_and(|since| {
+            Duration::try_from(now.duration_since(since)).is_ok_and(|age| age > after)
+        });
+        let is_out = self.desired.is_some_and(|desired| !desired.in_rotation());
+        self.forgotten = is_old && is_out && self.until.is_none();
     }
 
     fn with_origin(mut self, entry: Option<&LogEntry>) -> Self {
@@ -173,8 +187,9 @@ pub fn table(keys: &[ShownKey], now: Timestamp) -> Table {
 pub async fn run(session: &Session, selection: &Selection) -> Result<Report, Failure> {
     let now = Timestamp::now();
     let snapshot = session.read().await?;
+    let forgotten_after = session.settings.forgotten_after;
     let targets = targets(&selection.targets, &selection.zones)?;
-    let keys = if targets.is_empty() {
+    let mut keys = if targets.is_empty() {
         shown_keys(session, &snapshot, |_| true, now).await?
     } else {
         let wanted = stored_names(&snapshot).expand(&targets, Among::Stored)?;
@@ -190,6 +205,9 @@ pub async fn run(session: &Session, selection: &Selection) -> Result<Report, Fai
         }
         shown
     };
+    for key in &mut keys {
+        key.notice_if_forgotten(forgotten_after, now);
+    }
     let report = Report::new(json!({"index": snapshot.index, "keys": keys}));
     if keys.is_empty() && targets.is_empty() {
         return Ok(report.line("no keys: every row is ready"));

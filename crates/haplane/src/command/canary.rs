@@ -1,0 +1,82 @@
+//! `haplane canary`: the canary group, for ChatOps and pipelines.
+
+use haplane_core::Key;
+use haplane_core::target::Target;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::cli::CanaryOptions;
+use crate::command::show::{ShownKey, shown_keys};
+use crate::command::{drain, ready};
+use crate::exit::{Exit, Failure};
+use crate::output::{GOOD, NOTABLE, Report};
+use crate::session::Session;
+use crate::times;
+
+/// Disables, enables, or answers a question.
+pub async fn run(session: &Session, options: &CanaryOptions) -> Result<Report, Failure> {
+    let group: Key = options
+        .group
+        .parse()
+        .map_err(|error| Failure::usage(format!("--group: {error}")))?;
+    let targets = [Target::Key(group.clone())];
+    let report = if options.disable {
+        let how = drain::How::understand(&options.steps, &options.lasting)?;
+        drain::drain(session, &options.write, &targets, &how).await?
+    } else if options.enable {
+        ready::ready(session, &options.write, &targets, ready::Word::Left).await?
+    } else {
+        tell(session, options, &group).await?
+    };
+    Ok(match &session.place.dashboard {
+        Some(link) if !options.is_active => report.line(format!("dashboard: {link}")),
+        _ => report,
+    })
+}
+
+async fn tell(session: &Session, options: &CanaryOptions, group: &Key) -> Result<Report, Failure> {
+    let now = Timestamp::now();
+    let snapshot = session.read().await?;
+    let value = snapshot.get(group).map(|stored| stored.value);
+    let value = value.filter(|value| value.holds_at(now));
+    let is_active = value.is_none_or(|value| value.desired.in_rotation());
+    let shown = shown_keys(session, &snapshot, |name| name == group.as_str(), now).await?;
+    let shown = shown.first().filter(|_| value.is_some());
+    let document = json!({
+        "group": group,
+        "active": is_active,
+        "value": value.map(|value| value.desired.to_string()),
+        "until": value.and_then(|value| value.until),
+        "by": shown.and_then(|one| one.by.clone()),
+        "reason": shown.and_then(|one| one.reason.clone()),
+        "ticket": shown.and_then(|one| one.ticket.clone()),
+        "since": shown.and_then(|one| one.since),
+        "dashboard": session.place.dashboard,
+    });
+    let report = Report::new(document);
+    if options.is_active {
+        let exit = if is_active { Exit::Done } else { Exit::No };
+        return Ok(report.line(if is_active { "yes" } else { "no" }).exit(exit));
+    }
+    let state = if is_active {
+        format!("{GOOD}active{GOOD:#}")
+    } else {
+        format!("{NOTABLE}out of rotation{NOTABLE:#}")
+    };
+    let origin = shown.map(|one| origin(one, now)).unwrap_or_default();
+    Ok(report.line(format!("{group} is {state}{origin}")))
+}
+
+fn origin(shown: &ShownKey, now: Timestamp) -> String {
+    let by = shown.by.clone().unwrap_or_else(|| "by hand".to_owned());
+    let since = shown
+        .since
+        .map(|since| format!(", {} ago", times::between(since, now)));
+    let reason = shown.reason.as_ref().map(|reason| format!(": {reason}"));
+    format!(
+        ": {} ({by}{}{})",
+        shown.value,
+        since.unwrap_or_default(),
+        reason.unwrap_or_default()
+    )
+}

@@ -1,0 +1,128 @@
+//! `haplane ramp`: back in steps of weight, each proven before the next.
+
+use std::time::Duration;
+
+use haplane_core::target::Among;
+use haplane_core::{Desired, Key, Value, duration};
+use haplane_haproxy::Percent;
+use tokio::time::{Instant, sleep};
+
+use crate::cli::RampOptions;
+use crate::command::targets;
+use crate::exit::{Exit, Failure};
+use crate::output::Report;
+use crate::session::Session;
+use crate::writer::{Outcome, Writer};
+
+/// Goes through the weights.
+pub async fn run(session: &Session, options: &RampOptions) -> Result<Report, Failure> {
+    let Some((weights, names)) = options.words.split_last() else {
+        return Err(Failure::usage("name a TARGET and the weights"));
+    };
+    let weights = understand(weights)?;
+    let every = duration::parse(&options.every)
+        .map_err(|error| Failure::usage(format!("--every: {error}")))?;
+    let targets = targets(names, &options.zones)?;
+    if targets.is_empty() {
+        return Err(Failure::usage(
+            "name what to ramp: a key, a quoted glob, or -z ZONE",
+        ));
+    }
+    let mut writer = Writer::prepare(session, &options.write, &targets, Among::Rows).await?;
+    let mut total = Outcome::default();
+    for (step, weight) in weights.iter().enumerate() {
+        if step > 0 && !options.write.dry_run {
+            still_ours(&mut writer, &total).await?;
+        }
+        let value = Value::lasting(Desired::Weight(*weight));
+        let outcome = match writer.write(&writer.wanted(Some(value))).await {
+            Ok(outcome) => outcome,
+            Err(failure) => return Err(stopped(&writer, &total, failure)),
+        };
+        total = total.then(outcome);
+        let is_last = step + 1 == weights.len();
+        if !is_last && !options.write.dry_run {
+            session.output.note(&format!(
+                "{weight} is written ({}/{})",
+                step + 1,
+                weights.len()
+            ));
+            if let Err(failure) = hold(&mut writer, &total, every).await {
+                return Err(stopped(&writer, &total, failure));
+            }
+        }
+    }
+    writer.finish(&total).await
+}
+
+fn understand(text: &str) -> Result<Vec<Percent>, Failure> {
+    let weights: Result<Vec<Percent>, _> = text.split(',').map(|one| one.trim().parse()).collect();
+    weights.map_err(|_| {
+        Failure::usage(format!(
+            "the last word is the weights, such as 10%,25%,50%,100%: {text:?} is not"
+        ))
+    })
+}
+
+/// Until the next step: the step has to be proven where anybody can prove it.
+async fn hold(writer: &mut Writer<'_>, total: &Outcome, every: Duration) -> Result<(), Failure> {
+    let end = Instant::now() + every;
+    if !writer.knowledge.census.nodes.is_empty() {
+        let waited = writer.prove_within(total, every).await?;
+        if !waited.converged {
+            let mut failure = Failure::new(Exit::NotConverged, waited.summary());
+            failure.document = Some(writer.document(total, Some(&waited)));
+            return Err(failure);
+        }
+    }
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        writer
+            .session
+            .output
+            .progress(&format!("next step in {}s", left.as_secs()));
+        sleep(left.min(Duration::from_secs(1))).await;
+    }
+}
+
+/// Somebody who changed a key meanwhile meant it.
+async fn still_ours(writer: &mut Writer<'_>, total: &Outcome) -> Result<(), Failure> {
+    let before = writer.snapshot.clone();
+    writer.refresh().await?;
+    let wrote = |key: &Key| total.written.changed.iter().find(|one| one.key == *key);
+    let is_theirs = |key: &&Key| {
+        let now = writer.snapshot.get(key);
+        match wrote(key) {
+            Some(ours) => {
+                let is_as_written = now.is_some_and(|s| Some(s.value.to_string()) == ours.after);
+                let is_our_entry = now.is_some_and(|s| {
+                    s.log_id
+                        .is_some_and(|id| total.written.log_ids.contains(&id))
+                });
+                !(is_as_written && is_our_entry)
+            }
+            None => now != before.get(key),
+        }
+    };
+    let theirs: Vec<Key> = writer.keys.iter().filter(is_theirs).cloned().collect();
+    if theirs.is_empty() {
+        return Ok(());
+    }
+    let who = writer.who_changed(&theirs).await;
+    let failure = Failure::refused(format!(
+        "somebody changed a key during the ramp, which stops here\n{who}"
+    ));
+    Err(stopped(writer, total, failure))
+}
+
+fn stopped(writer: &Writer<'_>, total: &Outcome, mut failure: Failure) -> Failure {
+    if !total.written.changed.is_empty() {
+        failure
+            .document
+            .get_or_insert_with(|| writer.document(total, None));
+    }
+    failure
+}

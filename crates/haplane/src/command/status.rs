@@ -1,0 +1,57 @@
+//! `haplane status`: the fleet at a glance.
+
+mod summary;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::cli::StatusOptions;
+use crate::command::show::shown_keys;
+use crate::exit::Failure;
+use crate::knowledge::Knowledge;
+use crate::output::Report;
+use crate::session::Session;
+use summary::Summary;
+
+/// Between two looks of `--watch`.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Shows it once, or again and again.
+pub async fn run(session: &Session, options: &StatusOptions) -> Result<Report, Failure> {
+    loop {
+        let report = look(session, options).await;
+        if !options.watch {
+            return report;
+        }
+        session.output.start_over();
+        match report {
+            Ok(report) => session.output.report(&report),
+            // What cannot be seen now may be seen in a moment.
+            Err(failure) => session.output.failure(&failure),
+        };
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn look(session: &Session, options: &StatusOptions) -> Result<Report, Failure> {
+    let now = Timestamp::now();
+    let snapshot = session.read().await?;
+    let fleet = session.fleet(&options.fleet).await?;
+    let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
+    let mut keys = shown_keys(session, &snapshot, |_| true, now).await?;
+    for key in &mut keys {
+        key.notice_if_forgotten(session.settings.forgotten_after, now);
+    }
+    let summary = Summary::of(&snapshot, &knowledge, keys, now);
+    let mut document = json!(summary);
+    if let Some(object) = document.as_object_mut() {
+        object.insert("dashboard".to_owned(), json!(session.place.dashboard));
+    }
+    let report = summary.tell(Report::new(document), options.all, now);
+    Ok(match &session.place.dashboard {
+        Some(link) => report.line(format!("dashboard: {link}")),
+        None => report,
+    })
+}

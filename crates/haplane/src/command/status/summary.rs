@@ -1,0 +1,289 @@
+//! What status says: nodes, rows and keys, put together.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use haplane_core::converge::Absentee;
+use haplane_core::outlook::Outlook;
+use haplane_core::verdict::Verdict;
+use haplane_core::{Key, Snapshot};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use crate::command::show::{self, ShownKey};
+use crate::fleet::Node;
+use crate::fleet::answers::HaproxyAnswer;
+use crate::knowledge::Knowledge;
+use crate::output::{BAD, Cell, GOOD, NOTABLE, Report, Table};
+use crate::times;
+
+/// A node whose last contact with its store is older than this is stale: its blocking query comes
+/// back after 30 s at most.
+const STALE_AFTER: Duration = Duration::from_mins(1);
+
+/// The JSON of `haplane status`.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    index: u64,
+    nodes: Vec<NodeLine>,
+    unreachable: Vec<Unreachable>,
+    rows: Vec<RowLine>,
+    /// Rows that no write reaches.
+    not_enrolled: Vec<Key>,
+    keys: Vec<ShownKey>,
+    unused_keys: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeLine {
+    node: String,
+    address: String,
+    version: String,
+    index: Option<u64>,
+    age_ms: Option<u64>,
+    /// `fresh`, `stale` or `guarded`.
+    state: &'static str,
+    guard: Option<Json>,
+    error: Option<String>,
+    haproxy: Vec<HaproxyAnswer>,
+    rows: BTreeMap<&'static str, usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Unreachable {
+    address: String,
+    error: String,
+}
+
+#[derive(Debug, Serialize)]
+struct RowLine {
+    row: Key,
+    desired: String,
+    decided_by: Option<Key>,
+    verdicts: BTreeMap<&'static str, usize>,
+    #[serde(skip)]
+    in_rotation: bool,
+}
+
+impl Summary {
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        knowledge: &Knowledge,
+        keys: Vec<ShownKey>,
+        now: Timestamp,
+    ) -> Self {
+        let census = &knowledge.census;
+        let unreachable = |one: &Absentee| Unreachable {
+            address: one.node.clone(),
+            error: one.why.clone(),
+        };
+        let asked: Vec<&Key> = knowledge.known.rows.values().flatten().collect();
+        let is_unused = |key: &&ShownKey| !asked.iter().any(|asked| asked.as_str() == key.key);
+        let unused = keys.iter().filter(|_| knowledge.known.rows_are_known);
+        let unused_keys = unused
+            .filter(is_unused)
+            .map(|key| key.key.clone())
+            .collect();
+        Self {
+            index: snapshot.index,
+            nodes: census.nodes.iter().map(node_line).collect(),
+            unreachable: census.absent.iter().map(unreachable).collect(),
+            rows: row_lines(snapshot, knowledge, now),
+            not_enrolled: knowledge.out_of_reach.clone(),
+            keys,
+            unused_keys,
+        }
+    }
+
+    /// The same for people.
+    pub(super) fn tell(&self, report: Report, all: bool, now: Timestamp) -> Report {
+        let report = report.line(self.headline()).table(self.node_table());
+        let report = self.tell_rows(report, all);
+        let report = if self.keys.is_empty() {
+            report
+        } else {
+            report.line("").table(show::table(&self.keys, now))
+        };
+        self.tell_forgotten(report, now)
+    }
+
+    fn headline(&self) -> String {
+        let total = self.nodes.len() + self.unreachable.len();
+        let fresh = self
+            .nodes
+            .iter()
+            .filter(|node| node.state == "fresh")
+            .count();
+        let well = |row: &&RowLine| !row.is_in_trouble();
+        let rows = self.rows.iter().filter(well).count();
+        format!(
+            "{fresh}/{total} load balancers fresh, {rows}/{} rows as desired, index {}",
+            self.rows.len(),
+            self.index
+        )
+    }
+
+    fn node_table(&self) -> Table {
+        let mut table = Table::new(&["NODE", "STATE", "INDEX", "ROWS", "TROUBLE", "ADDRESS"]);
+        for node in &self.nodes {
+            let style = if node.state == "fresh" { GOOD } else { BAD };
+            let troubles: Vec<String> = Verdict::ALL
+                .iter()
+                .filter(|verdict| !matches!(verdict, Verdict::Converged | Verdict::Unobserved))
+                .filter_map(|verdict| {
+                    let count = node
+                        .rows
+                        .get(verdict.as_str())
+                        .filter(|count| **count > 0)?;
+                    Some(format!("{count} {}", verdict.as_str()))
+                })
+                .chain(node.error.clone())
+                .chain(node.haproxy.iter().filter_map(|one| one.error.clone()))
+                .collect();
+            table.push(vec![
+                node.node.clone().into(),
+                Cell::styled(node.state, style),
+                node.index
+                    .map_or("none".to_owned(), |index| index.to_string())
+                    .into(),
+                node.rows
+                    .get("total")
+                    .copied()
+                    .unwrap_or(0)
+                    .to_string()
+                    .into(),
+                Cell::styled(troubles.join(", "), BAD),
+                node.address.clone().into(),
+            ]);
+        }
+        for one in &self.unreachable {
+            table.push(vec![
+                one.address.clone().into(),
+                Cell::styled("unreachable", BAD),
+                "".into(),
+                "".into(),
+                Cell::styled(one.error.clone(), BAD),
+                "".into(),
+            ]);
+        }
+        table
+    }
+
+    fn tell_rows(&self, report: Report, all: bool) -> Report {
+        let mut table = Table::new(&["ROW", "DESIRED", "BY", "VERDICTS"]);
+        let notable = |row: &&RowLine| all || row.is_in_trouble() || !row.in_rotation;
+        for row in self.rows.iter().filter(notable) {
+            let verdicts: Vec<String> = row
+                .verdicts
+                .iter()
+                .map(|(verdict, count)| format!("{count} {verdict}"))
+                .collect();
+            let style = if row.is_in_trouble() { BAD } else { GOOD };
+            let desired = if row.in_rotation { GOOD } else { NOTABLE };
+            table.push(vec![
+                row.row.to_string().into(),
+                Cell::styled(row.desired.clone(), desired),
+                row.decided_by
+                    .as_ref()
+                    .map(Key::to_string)
+                    .unwrap_or_default()
+                    .into(),
+                Cell::styled(verdicts.join(", "), style),
+            ]);
+        }
+        let report = if table.is_empty() {
+            report
+        } else {
+            report.line("").table(table)
+        };
+        if self.not_enrolled.is_empty() {
+            return report;
+        }
+        report.line(format!(
+            "not enrolled, out of haplane's reach: {}",
+            crate::command::names(self.not_enrolled.iter())
+        ))
+    }
+
+    fn tell_forgotten(&self, report: Report, now: Timestamp) -> Report {
+        let forgotten = self.keys.iter().filter(|key| key.forgotten);
+        let mut report = forgotten.fold(report, |report, key| {
+            let since = key
+                .since
+                .map(|since| times::between(since, now))
+                .unwrap_or_default();
+            let by = key.by.as_deref().unwrap_or("nobody who left a name");
+            report.line(format!(
+                "{BAD}forgotten?{BAD:#} {} is {} since {since}, by {by}",
+                key.key, key.value
+            ))
+        });
+        if !self.unused_keys.is_empty() {
+            let unused = self.unused_keys.join(", ");
+            report = report.line(format!("keys that no row asks for: {unused}"));
+        }
+        report
+    }
+}
+
+impl RowLine {
+    fn is_in_trouble(&self) -> bool {
+        let fine = [Verdict::Converged.as_str(), Verdict::Unobserved.as_str()];
+        self.verdicts.keys().any(|verdict| !fine.contains(verdict))
+    }
+}
+
+fn node_line(node: &Node) -> NodeLine {
+    let store = &node.answer.store;
+    let stale = store
+        .age_ms
+        .is_none_or(|age| Duration::from_millis(age) > STALE_AFTER);
+    let state = match (&store.guard, stale) {
+        (Some(_), _) => "guarded",
+        (None, true) => "stale",
+        (None, false) => "fresh",
+    };
+    let mut rows: BTreeMap<&'static str, usize> = Verdict::ALL
+        .iter()
+        .map(|verdict| (verdict.as_str(), 0))
+        .collect();
+    for row in &node.rows {
+        *rows.entry(row.verdict().as_str()).or_default() += 1;
+    }
+    rows.insert("total", node.rows.len());
+    NodeLine {
+        node: node.answer.node.clone(),
+        address: node.address.to_string(),
+        version: node.answer.version.clone(),
+        index: store.index,
+        age_ms: store.age_ms,
+        state,
+        guard: store.guard.clone(),
+        error: node.answer.store_trouble(),
+        haproxy: node.answer.haproxy.clone(),
+        rows,
+    }
+}
+
+fn row_lines(snapshot: &Snapshot, knowledge: &Knowledge, now: Timestamp) -> Vec<RowLine> {
+    let present = Outlook::present(snapshot, now);
+    let mut verdicts: BTreeMap<Key, BTreeMap<&'static str, usize>> = BTreeMap::new();
+    for answer in knowledge.census.nodes.iter().flat_map(|node| &node.rows) {
+        if let Some((row, _)) = answer.keys() {
+            let of_row = verdicts.entry(row).or_default();
+            *of_row.entry(answer.verdict().as_str()).or_default() += 1;
+        }
+    }
+    let line = |(row, keys): (&Key, &Vec<Key>)| {
+        let desired = present.desired(keys);
+        RowLine {
+            row: row.clone(),
+            desired: desired.to_string(),
+            decided_by: present.deciding(keys).map(|(key, _)| key.clone()),
+            verdicts: verdicts.remove(row).unwrap_or_default(),
+            in_rotation: desired.in_rotation(),
+        }
+    };
+    knowledge.known.rows.iter().map(line).collect()
+}

@@ -1,0 +1,44 @@
+//! `haplane wait`: until every load balancer does what the store says, or who does not.
+
+use haplane_core::converge::Scope;
+use haplane_core::duration;
+use haplane_core::target::Among;
+use serde_json::json;
+
+use crate::cli::WaitOptions;
+use crate::command::targets;
+use crate::exit::{Exit, Failure};
+use crate::knowledge::Knowledge;
+use crate::output::Report;
+use crate::session::Session;
+use crate::wait::{Goal, wait};
+
+/// Waits for everything, or for the rows that the targets name.
+pub async fn run(session: &Session, options: &WaitOptions) -> Result<Report, Failure> {
+    let timeout = duration::parse(&options.timeout)
+        .map_err(|error| Failure::usage(format!("--timeout: {error}")))?;
+    let targets = targets(&options.selection.targets, &options.selection.zones)?;
+    let snapshot = session.read().await?;
+    let fleet = session.fleet(&options.fleet).await?;
+    let scope = if targets.is_empty() {
+        Scope::All
+    } else {
+        let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
+        let keys = knowledge.known.expand(&targets, Among::Rows)?;
+        knowledge.known.refuse_unknown(&keys)?;
+        Scope::Keys(keys.into_iter().collect())
+    };
+    let goal = Goal {
+        index: snapshot.index,
+        scope,
+        snapshot: &snapshot,
+        timeout,
+    };
+    let waited = wait(&fleet, &goal, &session.output).await;
+    if waited.converged {
+        return Ok(waited.tell(Report::new(json!(waited))));
+    }
+    let mut failure = Failure::new(Exit::NotConverged, waited.summary());
+    failure.document = Some(json!(waited));
+    Err(failure)
+}

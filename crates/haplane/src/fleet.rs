@@ -1,0 +1,237 @@
+//! The fleet: where the agents are, asked all at once, none waited for longer than its deadline.
+
+pub mod answers;
+mod http;
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use haplane_core::Key;
+use haplane_core::converge::{Absentee, NodeReport};
+use haplane_store::consul::Client;
+use haplane_store::consul::service::{Instance, Which};
+use haplane_store::{AnyStore, StoreError};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+pub use self::http::{AddressError, AgentAddress};
+use answers::{NodeAnswer, RowAnswer};
+use http::{Connection, DEADLINE};
+pub use rows::{ConfiguredRows, rows_of_files};
+
+/// The Consul service that agents register as.
+pub const SERVICE: &str = "haplane-agent";
+/// Agents asked at the same time.
+const AT_ONCE: usize = 64;
+
+/// One agent that should answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agent {
+    /// The name that it registered with.
+    pub name: Option<String>,
+    /// Where it answers.
+    pub address: AgentAddress,
+}
+
+/// All agents that should answer.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    agents: Vec<Agent>,
+    /// Why nobody can be asked, when that is so.
+    nobody: Option<String>,
+}
+
+/// How much of an agent is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// The node alone.
+    Node,
+    /// Its rows too.
+    Rows,
+    /// Its rows, but only when its snapshot has come this far: before that they prove nothing.
+    RowsFrom(u64),
+}
+
+/// One agent's answer.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where it was asked.
+    pub address: AgentAddress,
+    /// What it says of itself.
+    pub answer: NodeAnswer,
+    /// Its rows, those that still ask.
+    pub rows: Vec<RowAnswer>,
+}
+
+/// What all said.
+#[derive(Clone, Debug, Default)]
+pub struct Census {
+    /// Those who answered, by name.
+    pub nodes: Vec<Node>,
+    /// Those who did not.
+    pub absent: Vec<Absentee>,
+}
+
+impl Fleet {
+    /// The agents at these addresses.
+    pub fn at(addresses: impl IntoIterator<Item = AgentAddress>) -> Self {
+        let agents = addresses
+            .into_iter()
+            .map(|address| Agent {
+                name: None,
+                address,
+            })
+            .collect();
+        Self {
+            agents,
+            nobody: None,
+        }
+    }
+
+    /// The agents that are registered in Consul, whatever their checks say: a stopped agent must not
+    /// make a proof easier.
+    pub async fn registered(client: &Client) -> Result<Self, StoreError> {
+        let instances = client.instances(SERVICE, Which::All).await?;
+        let agents: Vec<Agent> = instances.list.iter().filter_map(agent_of).collect();
+        let nobody = agents.is_empty().then(|| {
+            format!(
+                "no agent is registered in Consul as service {SERVICE} (or the token may not see it: \
+                 it needs service \"{SERVICE}\" and node_prefix \"\" read)"
+            )
+        });
+        Ok(Self { agents, nobody })
+    }
+
+    /// The agents that stand beside this store: registered in its Consul, or the local one of a
+    /// directory.
+    pub async fn beside(store: &AnyStore, local: AgentAddress) -> Self {
+        let Some(client) = store.consul() else {
+            return Self::at([local]);
+        };
+        Self::registered(client).await.unwrap_or_else(|error| Self {
+            agents: Vec::new(),
+            nobody: Some(format!("the agents cannot be looked up: {}", error.story())),
+        })
+    }
+
+    /// Asks all of them.
+    pub async fn ask(&self, depth: Depth) -> Census {
+        let gate = Arc::new(Semaphore::new(AT_ONCE));
+        let mut asking = JoinSet::new();
+        for agent in self.agents.iter().cloned() {
+            let gate = Arc::clone(&gate);
+            asking.spawn(async move {
+                // The gate is never closed; without a permit the agent is asked all the same.
+                let _permit = gate.acquire_owned().await;
+                ask_one(agent, depth).await
+            });
+        }
+        let mut census = Census::default();
+        while let Some(joined) = asking.join_next().await {
+            match joined {
+                Ok(Ok(node)) => census.nodes.push(node),
+                Ok(Err(absentee)) => census.absent.push(absentee),
+                Err(error) => census.absent.push(Absentee {
+                    node: "(an agent)".to_owned(),
+                    why: error.to_string(),
+                }),
+            }
+        }
+        if let Some(why) = &self.nobody {
+            let node = format!("service {SERVICE}");
+            census.absent.push(Absentee {
+                node,
+                why: why.clone(),
+            });
+        }
+        census
+            .nodes
+            .sort_by(|a, b| (&a.answer.node, &a.address).cmp(&(&b.answer.node, &b.address)));
+        census.absent.sort_by(|a, b| a.node.cmp(&b.node));
+        census
+    }
+
+    /// Only these agents of it, by address.
+    #[must_use]
+    pub fn only(&self, wanted: impl Fn(&AgentAddress) -> bool) -> Self {
+        Self {
+            agents: self
+                .agents
+                .iter()
+                .filter(|agent| wanted(&agent.address))
+                .cloned()
+                .collect(),
+            nobody: self.nobody.clone(),
+        }
+    }
+}
+
+fn agent_of(instance: &Instance) -> Option<Agent> {
+    let port = u16::try_from(instance.port).ok().filter(|port| *port > 0)?;
+    Some(Agent {
+        name: Some(instance.meta.get("node").unwrap_or(&instance.node).clone()),
+        address: AgentAddress::new(instance.address.clone(), port),
+    })
+}
+
+async fn ask_one(agent: Agent, depth: Depth) -> Result<Node, Absentee> {
+    let asked = tokio::time::timeout(DEADLINE, converse(&agent, depth)).await;
+    let said = asked.unwrap_or_else(|_| Err(format!("no whole answer within {DEADLINE:?}")));
+    let address = &agent.address;
+    said.map_err(|why| Absentee {
+        why: format!("its agent at {address} does not answer: {why}"),
+        node: agent.name.clone().unwrap_or_else(|| address.to_string()),
+    })
+}
+
+async fn converse(agent: &Agent, depth: Depth) -> Result<Node, String> {
+    let mut connection = Connection::dial(&agent.address).await?;
+    let answer: NodeAnswer = connection.get("/v1/node").await?;
+    // Registered with a loopback address, an agent elsewhere leads to whoever listens here.
+    if let Some(name) = agent.name.as_ref().filter(|name| **name != answer.node) {
+        return Err(format!(
+            "{} answers there instead; is {name}'s [http] listen a loopback address?",
+            answer.node
+        ));
+    }
+    let wants_rows = match depth {
+        Depth::Node => false,
+        Depth::Rows => true,
+        Depth::RowsFrom(index) => answer.store.index.is_some_and(|own| own >= index),
+    };
+    let rows = if wants_rows {
+        connection.get("/v1/rows").await?
+    } else {
+        Vec::new()
+    };
+    Ok(Node {
+        address: agent.address.clone(),
+        answer,
+        rows: answers::current(rows),
+    })
+}
+
+impl Node {
+    /// What the proof needs of it.
+    pub fn report(&self) -> NodeReport {
+        answers::report(&self.answer, &self.rows)
+    }
+}
+
+impl Census {
+    /// Every row that asks, with all keys that any node's HAProxy sends for it, its own first.
+    pub fn rows(&self) -> BTreeMap<Key, Vec<Key>> {
+        let mut rows: BTreeMap<Key, Vec<Key>> = BTreeMap::new();
+        let mut seen: BTreeSet<(Key, Key)> = BTreeSet::new();
+        let answers = self.nodes.iter().flat_map(|node| &node.rows);
+        for (row, keys) in answers.filter_map(RowAnswer::keys) {
+            let known = rows.entry(row.clone()).or_default();
+            known.extend(
+                keys.into_iter()
+                    .filter(|key| seen.insert((row.clone(), key.clone()))),
+            );
+        }
+        rows
+    }
+}

@@ -1,0 +1,160 @@
+//! One agent's HTTP side, asked over one connection within a deadline.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+
+/// How long a dial may take.
+const DIAL: Duration = Duration::from_secs(1);
+/// How long one agent may take for all that it is asked.
+pub(super) const DEADLINE: Duration = Duration::from_secs(5);
+/// The largest answer: 50,000 rows with all that is observed of them.
+const MAX_BODY: usize = 64 << 20;
+
+/// Where an agent's HTTP side listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AgentAddress {
+    host: String,
+    port: u16,
+}
+
+/// Not `http://HOST:PORT` or `HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no address of an agent: write http://HOST:PORT or HOST:PORT")]
+pub struct AddressError(String);
+
+impl AgentAddress {
+    /// An address from its parts; IPv6 without brackets.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self {
+            host: host.into(),
+            port,
+        }
+    }
+
+    fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl FromStr for AgentAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let wrong = || AddressError(text.to_owned());
+        let rest = text.strip_prefix("http://").unwrap_or(text);
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let is_plain = !host.is_empty()
+            && (bare.is_some() || !host.contains(':'))
+            && !host.contains(['/', '@', '?', ' ']);
+        let port = port.parse().ok().filter(|port| *port > 0);
+        match port {
+            Some(port) if is_plain => Ok(Self::new(bare.unwrap_or(host), port)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for AgentAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}", self.authority())
+    }
+}
+
+/// A connection to one agent.
+pub(super) struct Connection {
+    authority: String,
+    sender: SendRequest<Empty<Bytes>>,
+    _driver: tokio_util::task::AbortOnDropHandle<()>,
+}
+
+impl Connection {
+    pub(super) async fn dial(address: &AgentAddress) -> Result<Self, String> {
+        let dial = TcpStream::connect((address.host.as_str(), address.port));
+        let stream = match tokio::time::timeout(DIAL, dial).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err(format!("no connection within {DIAL:?}")),
+        };
+        let (sender, driver) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
+        // Its end is seen by whoever uses the sender next.
+        let driver = tokio::spawn(async move { drop(driver.await) });
+        Ok(Self {
+            authority: address.authority(),
+            sender,
+            _driver: tokio_util::task::AbortOnDropHandle::new(driver),
+        })
+    }
+
+    /// Reads one JSON page, whole.
+    pub(super) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, String> {
+        let request = Request::get(path)
+            .header(header::HOST, &self.authority)
+            .body(Empty::new())
+            .map_err(|error| error.to_string())?;
+        self.sender
+            .ready()
+            .await
+            .map_err(|error| error.to_string())?;
+        let answer = self
+            .sender
+            .send_request(request)
+            .await
+            .map_err(|error| format!("{path}: {error}"))?;
+        if answer.status() != StatusCode::OK {
+            return Err(format!(
+                "{path} is answered with status {}",
+                answer.status().as_u16()
+            ));
+        }
+        let body = Limited::new(answer.into_body(), MAX_BODY).collect().await;
+        let body = body.map_err(|error| format!("{path} is not whole: {error}"))?;
+        serde_json::from_slice(&body.to_bytes())
+            .map_err(|error| format!("{path} cannot be understood: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (text, shown) in [
+            ("http://127.0.0.1:9778", "http://127.0.0.1:9778"),
+            ("lb-01:9778", "http://lb-01:9778"),
+            ("http://[::1]:9778/", "http://[::1]:9778"),
+        ] {
+            assert_eq!(text.parse::<AgentAddress>().unwrap().to_string(), shown);
+        }
+        for bad in [
+            "",
+            "lb-01",
+            "https://lb:1",
+            "http://lb:0",
+            "http://u@lb:1",
+            "::1:9778",
+            "http://lb:1/x",
+        ] {
+            assert!(bad.parse::<AgentAddress>().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Waiting for the proof: asking who has not converged yet, until everybody has or the time is over.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use haplane_core::Snapshot;
+use haplane_core::converge::{Laggard, NodeReport, Proof, Scope, Tally, prove};
+use haplane_core::outlook::Outlook;
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use crate::fleet::{AgentAddress, Census, Depth, Fleet, Node};
+use crate::output::{BAD, Cell, GOOD, Output, Report, Table};
+
+/// Between two rounds, at first and at most: a write takes one check interval, mostly two seconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What came of waiting: the JSON of `haplane wait`, and `waited` of a write.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Waited {
+    /// Whether it is proven.
+    pub converged: bool,
+    /// The index that was waited for.
+    pub index: u64,
+    /// Nodes.
+    pub nodes: Tally,
+    /// Distinct rows.
+    pub rows: Tally,
+    /// How long it took.
+    pub elapsed_ms: u64,
+    /// Who is not there.
+    pub laggards: Vec<Laggard>,
+}
+
+/// What to wait for.
+#[derive(Debug)]
+pub struct Goal<'s> {
+    /// Every node has to have come this far.
+    pub index: u64,
+    /// These rows have to follow.
+    pub scope: Scope,
+    /// The state that they have to follow.
+    pub snapshot: &'s Snapshot,
+    /// How long to try.
+    pub timeout: Duration,
+}
+
+/// Asks again and again.
+pub async fn wait(fleet: &Fleet, goal: &Goal<'_>, output: &Output) -> Waited {
+    let start = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    let mut nodes: Vec<Node> = Vec::new();
+    let mut done: BTreeSet<AgentAddress> = BTreeSet::new();
+    loop {
+        let still = fleet.only(|address| !done.contains(address));
+        let census = still.ask(Depth::RowsFrom(goal.index)).await;
+        nodes.retain(|node| done.contains(&node.address));
+        let Census {
+            nodes: asked,
+            absent,
+        } = census;
+        nodes.extend(asked);
+        let reports: Vec<NodeReport> = nodes.iter().map(Node::report).collect();
+        let present = Outlook::present(goal.snapshot, Timestamp::now());
+        let proof = prove(goal.index, &goal.scope, &reports, &absent, |keys| {
+            present.desired(keys).to_string()
+        });
+        let left = goal.timeout.saturating_sub(start.elapsed());
+        if proof.holds() || left.is_zero() {
+            return waited(goal.index, proof, start.elapsed());
+        }
+        output.progress(&progress(&proof));
+        let late: BTreeSet<&str> = proof.laggards.iter().map(|one| one.node.as_str()).collect();
+        done = nodes
+            .iter()
+            .filter(|node| !late.contains(node.answer.node.as_str()))
+            .map(|node| node.address.clone())
+            .collect();
+        sleep(pause.min(left)).await;
+        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn waited(index: u64, proof: Proof, elapsed: Duration) -> Waited {
+    Waited {
+        converged: proof.holds(),
+        index,
+        nodes: proof.nodes,
+        rows: proof.rows,
+        elapsed_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+        laggards: proof.laggards,
+    }
+}
+
+fn progress(proof: &Proof) -> String {
+    tallies(proof.nodes, proof.rows)
+}
+
+fn tallies(nodes: Tally, rows: Tally) -> String {
+    format!(
+        "{}/{} load balancers, {}/{} rows",
+        nodes.converged, nodes.total, rows.converged, rows.total
+    )
+}
+
+impl Waited {
+    /// Adds what came of it to a report for people.
+    pub fn tell(&self, report: Report) -> Report {
+        let seconds = Duration::from_millis(self.elapsed_ms).as_secs_f64();
+        let tallies = tallies(self.nodes, self.rows);
+        if self.converged {
+            return report.line(format!(
+                "{GOOD}converged{GOOD:#} in {seconds:.1} s: {tallies}"
+            ));
+        }
+        let report = report.line(format!(
+            "{BAD}not converged{BAD:#} after {seconds:.1} s: {tallies}"
+        ));
+        report.table(laggards(&self.laggards))
+    }
+
+    /// The first laggards in words, for an error message.
+    pub fn summary(&self) -> String {
+        const NAMED: usize = 5;
+        let name = |one: &Laggard| {
+            let row = one
+                .row
+                .as_ref()
+                .map(|row| format!(" {row}"))
+                .unwrap_or_default();
+            format!("{}{row}: {}", one.node, one.why)
+        };
+        let mut lines: Vec<String> = self.laggards.iter().take(NAMED).map(name).collect();
+        if self.laggards.len() > NAMED {
+            lines.push(format!("and {} more", self.laggards.len() - NAMED));
+        }
+        let seconds = Duration::from_millis(self.elapsed_ms).as_secs_f64();
+        format!(
+            "not converged after {seconds:.1} s ({}):\n  {}",
+            tallies(self.nodes, self.rows),
+            lines.join("\n  ")
+        )
+    }
+}
+
+fn laggards(laggards: &[Laggard]) -> Table {
+    let mut table = Table::new(&["NODE", "ROW", "EXPECTED", "ANSWERED", "WHY"]);
+    for one in laggards {
+        let text = |text: &Option<String>| Cell::from(text.clone().unwrap_or_default());
+        let row = one
+            .row
+            .as_ref()
+            .map_or("(all)".to_owned(), ToString::to_string);
+        table.push(vec![
+            one.node.clone().into(),
+            row.into(),
+            text(&one.expected),
+            text(&one.answered),
+            one.why.clone().into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,105 @@
+//! What a write says of itself.
+
+use haplane_core::Key;
+use haplane_core::log::Changed;
+use serde_json::{Value as Json, json};
+
+use super::{Outcome, Writer};
+use crate::output::{Cell, FAINT, NOTABLE, Report, Table};
+use crate::wait::Waited;
+
+/// Rows named one by one; more are a number.
+const ROWS_NAMED: usize = 10;
+
+impl Writer<'_> {
+    /// The document of every write.
+    pub fn document(&self, outcome: &Outcome, waited: Option<&Waited>) -> Json {
+        json!({
+            "index": outcome.written.index,
+            "changed": outcome.written.changed,
+            "rows": outcome.moved,
+            "waited": waited,
+            "dry_run": self.options.dry_run,
+            "backends": outcome.shares,
+        })
+    }
+
+    /// The report of a write that went well.
+    pub fn told(&self, outcome: &Outcome, waited: Option<&Waited>) -> Report {
+        let changed = &outcome.written.changed;
+        let report = Report::new(self.document(outcome, waited));
+        let keys = count(changed.len(), "key");
+        let report = match (changed.len(), self.options.dry_run) {
+            (0, _) => report.line("nothing to change"),
+            (_, true) => report.line(format!("would change {keys}; nothing was written")),
+            (_, false) => report.line(format!("changed {keys}")),
+        };
+        let report = report.table(changes(changed));
+        let report = self.tell_rows(report, outcome);
+        match waited {
+            Some(waited) => waited.tell(report),
+            None => report,
+        }
+    }
+
+    fn tell_rows(&self, report: Report, outcome: &Outcome) -> Report {
+        let moved = &outcome.moved;
+        if moved.is_empty() {
+            return report;
+        }
+        let names: Vec<&str> = moved.iter().take(ROWS_NAMED).map(Key::as_str).collect();
+        let more = moved.len().saturating_sub(ROWS_NAMED);
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        let verb = if self.options.dry_run {
+            "would move"
+        } else {
+            "moves"
+        };
+        let report = report.line(format!(
+            "{verb} {}: {}{more}",
+            count(moved.len(), "row"),
+            names.join(", ")
+        ));
+        let mut table = Table::new(&["BACKEND", "IN ROTATION", "AFTER"]);
+        for share in &outcome.shares {
+            let after = format!("{}%", share.after);
+            let after = if share.after < share.before {
+                Cell::styled(after, NOTABLE)
+            } else {
+                after.into()
+            };
+            table.push(vec![
+                share.backend.clone().into(),
+                format!("{}%", share.before).into(),
+                after,
+            ]);
+        }
+        report.table(table)
+    }
+}
+
+/// `1 key`, `2 keys`.
+pub(super) fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
+fn changes(changed: &[Changed]) -> Table {
+    let mut table = Table::new(&["KEY", "BEFORE", "AFTER"]);
+    let cell = |text: &Option<String>| match text {
+        Some(text) => Cell::from(text.clone()),
+        None => Cell::styled("absent", FAINT),
+    };
+    for one in changed {
+        table.push(vec![
+            one.key.to_string().into(),
+            cell(&one.before),
+            cell(&one.after),
+        ]);
+    }
+    table
+}
