@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
-.PHONY: help build demo test lint peers tools browser bench fmt
+.PHONY: help build demo test lint peers tools checkers bench fmt
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,7 +15,7 @@ demo: system ## Two HAProxy, two agents, four origins and traffic to drain; DEMO
 	@cargo build --locked --quiet --profile release-quick --bin haplane --example demo
 	@target/release-quick/examples/demo $(DEMO)
 
-test: system peers tools browser lint ## Everything that has to hold, with real HAProxy and real Consul
+test: system peers tools checkers lint ## Everything that has to hold, with real HAProxy and real Consul
 	@cargo build --locked --quiet --bin haplane
 	cargo nextest run --locked --workspace
 
@@ -32,8 +32,8 @@ peers: ## Fetch the real peers of the tests into .peers/
 tools: ## Get the test runner if it is missing
 	@scripts/tools
 
-browser:
-	@scripts/browser
+checkers:
+	@scripts/checkers
 
 system:
 	@scripts/system

@@ -18,7 +18,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 /// A registry with the process's own metrics and `haplane_build_info`.
 pub fn registry(version: &str) -> Registry {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(process::ProcessCollector));
+    registry.register_collector(Box::new(process::ProcessCollector::new()));
     let build = Info::new(vec![("version", version.to_owned())]);
     registry.register("haplane_build", "The version that runs", build);
     registry

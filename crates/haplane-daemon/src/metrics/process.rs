@@ -8,13 +8,27 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
+use rustix::time::{ClockId, clock_gettime};
 
 #[derive(Debug)]
-pub(super) struct ProcessCollector;
+pub(super) struct ProcessCollector {
+    /// When the machine started, in seconds since 1970. Taken once, so that what follows from it
+    /// does not tremble.
+    boot_time: f64,
+}
+
+impl ProcessCollector {
+    pub(super) fn new() -> Self {
+        let [now, since_boot] = [ClockId::Realtime, ClockId::Boottime].map(seconds);
+        Self {
+            boot_time: now - since_boot,
+        }
+    }
+}
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let Some(figures) = Figures::read() else {
+        let Some(figures) = Figures::read(self.boot_time) else {
             return Ok(());
         };
         let mut gauge = |name: &str, help: &str, value: f64| {
@@ -67,7 +81,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn read() -> Option<Self> {
+    fn read(boot_time: f64) -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         // The second field is the command in parentheses and may hold blanks.
         let (_, fields) = stat.rsplit_once(')')?;
@@ -85,7 +99,7 @@ impl Figures {
         Some(Self {
             cpu_seconds: (field(14)? + field(15)?) / ticks,
             threads: field(20)?,
-            start_time: boot_time()? + field(22)? / ticks,
+            start_time: boot_time + field(22)? / ticks,
             virtual_bytes: field(23)?,
             resident_bytes: field(24)? * page,
             open_fds: open_fds(),
@@ -98,10 +112,14 @@ fn number(text: &str) -> f64 {
     text.parse().unwrap_or(0.0)
 }
 
-fn boot_time() -> Option<f64> {
-    let stat = fs::read_to_string("/proc/stat").ok()?;
-    let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
-    line.trim().parse().ok()
+/// From the kernel's clocks and not from `/proc/stat`, which a sandboxed unit does not see.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "seconds since 1970 fit a double"
+)]
+fn seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn open_fds() -> f64 {
@@ -140,5 +158,12 @@ mod tests {
             assert!(text.contains(name), "{name} is missing in:\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+        let started = text
+            .lines()
+            .find_map(|line| line.strip_prefix("process_start_time_seconds "))
+            .and_then(|value| value.parse::<f64>().ok())
+            .unwrap();
+        let ago = jiff::Timestamp::now().as_duration().as_secs_f64() - started;
+        assert!((-1.0..3_600.0).contains(&ago), "started {ago} s ago");
     }
 }

@@ -9,6 +9,12 @@
     reason = "tests"
 )]
 
+mod agent;
 mod alerts;
 mod checkout;
+#[allow(dead_code, reason = "shared with the tests of the commands")]
+#[path = "../it/command.rs"]
+mod command;
 mod node_page;
+mod policies;
+mod units;

@@ -1,100 +1,15 @@
 //! The node page, in a real browser, served by a real agent.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::path::PathBuf;
 
 use haplane_testkit::agent_peer::ask;
 use haplane_testkit::browser::{Browser, Scheme};
-use haplane_testkit::eventually::eventually;
-use haplane_testkit::http::{Request, Target};
-use haplane_testkit::ports::Port;
-use haplane_testkit::process::Process;
-use tempfile::TempDir;
 
-use crate::checkout::succeed;
+use crate::agent::{Agent, Folder};
 
 /// A name and a value that would do harm if they were taken as markup.
 const HOSTILE: &str = "web/<img/src=x/onerror=document.title='harmed'>";
-
-/// An agent on a store of its own in a folder.
-struct Agent {
-    process: Process,
-    checks: Port,
-    http: Port,
-    folder: TempDir,
-}
-
-impl Agent {
-    async fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("state")).unwrap();
-        haplane(folder.path(), &["init"]);
-        let (checks, http) = (Port::reserve(), Port::reserve());
-        let mut command = command(folder.path(), &["agent", "--node", "lb-01"]);
-        command
-            .args(["--listen", &checks.address().to_string()])
-            .args(["--http-listen", &http.address().to_string()]);
-        let process = Process::spawn("haplane agent", command, &folder.path().join("log"));
-        let target = Target::Tcp(http.address());
-        eventually(
-            "the agent is ready",
-            Duration::from_secs(10),
-            async || match Request::get("/readyz").send(&target).await {
-                Ok(answer) if answer.status == 200 => Ok(()),
-                other => Err(other.map(|answer| answer.text())),
-            },
-        )
-        .await;
-        Self {
-            process,
-            checks,
-            http,
-            folder,
-        }
-    }
-
-    fn page(&self) -> String {
-        format!("http://{}/", self.http.address())
-    }
-
-    fn haplane(&self, words: &[&str]) {
-        haplane(self.folder.path(), words);
-    }
-
-    fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
-    }
-
-    /// Keeps asking for these lines, as HAProxy does.
-    fn asked(&self, lines: &[&str]) -> tokio::task::JoinHandle<()> {
-        let lines: Vec<_> = lines.iter().map(|line| format!("{line}\n")).collect();
-        let checks = self.checks.address();
-        tokio::spawn(async move {
-            loop {
-                for line in &lines {
-                    ask(checks, line.as_bytes()).await.ok();
-                }
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-        })
-    }
-}
-
-fn command(folder: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_haplane"));
-    command
-        .args(words)
-        .env_clear()
-        .env("USER", "alice")
-        .env("HAPLANE_STORE", format!("dir:{}/state", folder.display()));
-    command
-}
-
-fn haplane(folder: &Path, words: &[&str]) {
-    succeed(&mut command(folder, words));
-}
 
 /// Pictures for people to look at.
 fn picture(name: &str) -> PathBuf {
@@ -103,9 +18,10 @@ fn picture(name: &str) -> PathBuf {
 
 #[tokio::test]
 async fn the_node_page_follows_what_happens_and_can_be_worked_by_keyboard() {
-    let agent = Agent::start().await;
+    let folder = Folder::new();
+    let agent = Agent::start(&folder.haplane()).await;
     let _asking = agent.asked(&["web/a", "web/cny-b canary", "api/c", HOSTILE]);
-    std::fs::write(agent.state().join("by-hand"), "<b>down</b>\n").unwrap();
+    std::fs::write(folder.state().join("by-hand"), "<b>down</b>\n").unwrap();
     let mut browser = Browser::start().await;
     browser.look_as(1200, 800, Scheme::Light).await;
     browser.goto(&agent.page()).await;
@@ -116,7 +32,10 @@ async fn the_node_page_follows_what_happens_and_can_be_worked_by_keyboard() {
 
     // Live: no reload, or the mark would be gone.
     browser.value("window.mark = 'still here'").await;
-    agent.haplane(&["set", "canary", "drain", "--force", "--reason", "test"]);
+    folder
+        .haplane()
+        .run(&["set", "canary", "drain", "--force"])
+        .exits(0);
     browser
         .until("[...document.querySelectorAll('main tr')].some((row) => /^cny-b\\s+drain\\s+canary\\s+drain,/.test(row.innerText))")
         .await;
@@ -154,7 +73,8 @@ async fn the_node_page_follows_what_happens_and_can_be_worked_by_keyboard() {
 
 #[tokio::test]
 async fn the_node_page_says_when_rows_fall_silent_and_when_the_agent_is_gone() {
-    let mut agent = Agent::start().await;
+    let folder = Folder::new();
+    let mut agent = Agent::start(&folder.haplane()).await;
     let asking = agent.asked(&["web/a", "web/b"]);
     let mut browser = Browser::start().await;
     browser.look_as(390, 800, Scheme::Dark).await;
@@ -180,9 +100,13 @@ async fn the_node_page_says_when_rows_fall_silent_and_when_the_agent_is_gone() {
 
 #[tokio::test]
 async fn the_node_page_stays_quick_with_5000_rows() {
-    let agent = Agent::start().await;
+    let folder = Folder::new();
+    let agent = Agent::start(&folder.haplane()).await;
     ask_for_all(agent.checks.address()).await;
-    agent.haplane(&["set", "canary", "drain", "--force"]);
+    folder
+        .haplane()
+        .run(&["set", "canary", "drain", "--force"])
+        .exits(0);
     let mut browser = Browser::start().await;
     browser.look_as(1200, 800, Scheme::Light).await;
     browser.goto(&agent.page()).await;

@@ -1,0 +1,101 @@
+//! A real agent, and a store of its own in a folder.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use haplane_testkit::agent_peer::ask;
+use haplane_testkit::eventually::eventually;
+use haplane_testkit::http::{Request, Target};
+use haplane_testkit::ports::Port;
+use haplane_testkit::process::Process;
+use tempfile::TempDir;
+
+use crate::command::Haplane;
+
+/// A directory store, initialised.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir(folder.state()).unwrap();
+        folder.haplane().run(&["init"]).exits(0);
+        folder
+    }
+
+    /// The folder whose files are the keys.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.0.path().join("state")
+    }
+
+    /// The program, pointed at this store.
+    pub(crate) fn haplane(&self) -> Haplane {
+        Haplane::on(format!("dir:{}", self.state().display()))
+    }
+}
+
+/// A running agent.
+pub(crate) struct Agent {
+    pub(crate) process: Process,
+    pub(crate) checks: Port,
+    pub(crate) http: Port,
+    _log: TempDir,
+}
+
+impl Agent {
+    /// Starts one as `haplane` would be run, and waits until it is ready.
+    pub(crate) async fn start(haplane: &Haplane) -> Self {
+        Self::start_with(haplane, &[]).await
+    }
+
+    /// The same, with more words on its command line.
+    pub(crate) async fn start_with(haplane: &Haplane, words: &[&str]) -> Self {
+        let (checks, http) = (Port::reserve(), Port::reserve());
+        let mut command = haplane.command(&["agent", "--node", "lb-01"]);
+        command
+            .args(["--listen", &checks.address().to_string()])
+            .args(["--http-listen", &http.address().to_string()])
+            .args(words);
+        let log = tempfile::tempdir().unwrap();
+        let process = Process::spawn("haplane agent", command, &log.path().join("log"));
+        let agent = Self {
+            process,
+            checks,
+            http,
+            _log: log,
+        };
+        eventually(
+            "the agent is ready",
+            Duration::from_secs(10),
+            async || match agent.get("/readyz").await {
+                Ok(answer) if answer.status == 200 => Ok(()),
+                other => Err(other.map(|answer| answer.text())),
+            },
+        )
+        .await;
+        agent
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> std::io::Result<haplane_testkit::http::Response> {
+        let target = Target::Tcp(self.http.address());
+        Request::get(path).send(&target).await
+    }
+
+    pub(crate) fn page(&self) -> String {
+        format!("http://{}/", self.http.address())
+    }
+
+    /// Keeps asking for these lines, as HAProxy does.
+    pub(crate) fn asked(&self, lines: &[&str]) -> tokio::task::JoinHandle<()> {
+        let lines: Vec<_> = lines.iter().map(|line| format!("{line}\n")).collect();
+        let checks = self.checks.address();
+        tokio::spawn(async move {
+            loop {
+                for line in &lines {
+                    ask(checks, line.as_bytes()).await.ok();
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        })
+    }
+}

@@ -1,0 +1,55 @@
+//! The systemd units, as systemd itself judges them.
+
+use std::process::Command;
+
+use crate::checkout::{files, path, succeed, text};
+
+/// The exposure that a unit may have at most; 0 is none, 10 is all.
+const EXPOSURE: f64 = 1.5;
+
+fn units() -> Vec<String> {
+    files("packaging/systemd", ".service")
+}
+
+#[test]
+fn systemd_finds_every_unit_well_shut_in() {
+    for unit in units() {
+        let said = succeed(
+            Command::new("systemd-analyze")
+                .args(["security", "--offline=yes", "--no-pager"])
+                .arg(path(&format!("packaging/systemd/{unit}"))),
+        );
+        let exposure: f64 = said
+            .split("Overall exposure level for ")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().nth(1))
+            .and_then(|number| number.parse().ok())
+            .unwrap_or_else(|| panic!("no exposure in:\n{said}"));
+        assert!(exposure < EXPOSURE, "{unit}: {exposure}\n{said}");
+    }
+}
+
+/// `verify` wants the programs in their places, so it gets a folder that has them.
+#[test]
+fn systemd_understands_every_line_of_every_unit() {
+    let root = tempfile::tempdir().unwrap();
+    let units_folder = root.path().join("units");
+    std::fs::create_dir(&units_folder).unwrap();
+    for unit in units() {
+        let text = text(&format!("packaging/systemd/{unit}"))
+            .replace("/usr/bin/haplane", env!("CARGO_BIN_EXE_haplane"));
+        let text: String = text
+            .lines()
+            .filter(|line| !line.starts_with("Documentation="))
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        let file = units_folder.join(&unit);
+        std::fs::write(&file, text).unwrap();
+        let said = succeed(
+            Command::new("systemd-analyze")
+                .args(["verify", "--man=no", "--recursive-errors=no"])
+                .arg(&file),
+        );
+        assert_eq!(said, "", "{unit}");
+    }
+}
