@@ -12,8 +12,9 @@ build: system ## Build the haplane binary (target/debug/haplane)
 
 demo: system ## Two HAProxy, two agents, four origins and traffic to drain; DEMO=once runs by itself
 	@scripts/peers haproxy-2.8
-	@cargo build --locked --quiet --profile release-quick --bin haplane --example demo
-	@target/release-quick/examples/demo $(DEMO)
+	@echo "building haplane"
+	@cargo build --locked --bin haplane --example demo
+	@target/debug/examples/demo $(DEMO)
 
 test: system peers tools checkers lint ## Everything that has to hold, with real HAProxy and real Consul
 	@cargo build --locked --quiet --bin haplane

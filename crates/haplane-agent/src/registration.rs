@@ -1,7 +1,7 @@
 //! Announces the agent to Consul, so that the fleet commands find it.
 //!
 //! The service stays registered when the agent stops: a stopped agent must not make a proof of
-//! convergence easier. `haplane forget` takes it out.
+//! convergence easier. Consul drops it after a day, `haplane forget` at once.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -46,6 +46,7 @@ pub fn registration(node: &str, version: &str, http: SocketAddr) -> Registration
             url: format!("http://{probed}/readyz"),
             interval: "10s".to_owned(),
             timeout: "2s".to_owned(),
+            deregister_critical_service_after: "24h".to_owned(),
         },
     }
 }

@@ -4,6 +4,7 @@
 //! values, so that a test needs no socket to test a decision.
 
 pub mod ask;
+pub mod audit;
 pub mod backoff;
 pub mod converge;
 pub mod desired;

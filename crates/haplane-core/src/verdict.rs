@@ -1,6 +1,17 @@
 //! What is said of a row on one node.
+//!
+//! The observer brings what was answered ([`Said`]) together with what HAProxy shows ([`Sight`]); here
+//! is decided what that means, and why.
+
+mod cause;
+mod judge;
+mod sight;
 
 use std::str::FromStr;
+
+pub use cause::Cause;
+pub use judge::{Judgement, SEEN_WITHIN, SILENT_AFTER, judge, judge_unasked, judge_unseen};
+pub use sight::{Difference, Past, Said, Seen, Sight, Stat};
 
 /// Whether one HAProxy does for one row what its agent told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,7 +24,8 @@ pub enum Verdict {
     Diverged,
     /// Has not asked for three of its own intervals.
     Silent,
-    /// Nobody looks: no socket is configured.
+    /// There is nothing to compare: no socket is configured, HAProxy cannot be looked at, or the row
+    /// cannot be matched with an ask.
     Unobserved,
 }
 

@@ -8,6 +8,7 @@ mod problem;
 mod section;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use toml::Spanned;
@@ -48,6 +49,7 @@ pub struct Document<'t> {
     overrides: Vec<Override>,
     problems: RefCell<Vec<Problem>>,
     effective: RefCell<Vec<Effective>>,
+    asked: RefCell<BTreeSet<String>>,
 }
 
 impl<'t> Document<'t> {
@@ -68,6 +70,7 @@ impl<'t> Document<'t> {
             overrides,
             problems: RefCell::new(problems),
             effective: RefCell::default(),
+            asked: RefCell::default(),
         }
     }
 
@@ -85,6 +88,12 @@ impl<'t> Document<'t> {
     /// The keys that were read, as they will be used.
     pub fn effective(&self) -> Vec<Effective> {
         self.effective.borrow().clone()
+    }
+
+    /// The full names of all keys that were asked for, given or not: what the documentation has to
+    /// explain.
+    pub fn asked(&self) -> BTreeSet<String> {
+        self.asked.borrow().clone()
     }
 
     /// Everything that is wrong, or nothing.

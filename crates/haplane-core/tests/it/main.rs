@@ -7,4 +7,5 @@
     reason = "a test that fails says where"
 )]
 
+mod audit;
 mod slots;

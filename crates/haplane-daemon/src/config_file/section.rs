@@ -33,6 +33,12 @@ impl<'d> Section<'d> {
         }
     }
 
+    /// Somebody wants the value of this key: it is known, here and in the documentation.
+    fn ask_for(&self, key: &str) {
+        self.known.borrow_mut().insert(key.to_owned());
+        self.document.asked.borrow_mut().insert(self.name_of(key));
+    }
+
     /// The full name of one of its keys.
     fn name_of(&self, key: &str) -> String {
         if self.path.is_empty() {
@@ -52,7 +58,7 @@ impl<'d> Section<'d> {
         if self.is_given(key) {
             return self.optional(key, read);
         }
-        self.known.borrow_mut().insert(key.to_owned());
+        self.ask_for(key);
         self.note(Effective {
             key: self.name_of(key),
             value: default_as_toml(default),
@@ -67,7 +73,7 @@ impl<'d> Section<'d> {
         key: &str,
         read: impl Fn(&Given<'_>) -> Result<T, String>,
     ) -> Option<T> {
-        self.known.borrow_mut().insert(key.to_owned());
+        self.ask_for(key);
         let (given, place) = self.given(key)?;
         match read(&given) {
             Ok(value) => {

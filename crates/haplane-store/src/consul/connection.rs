@@ -158,7 +158,7 @@ async fn dial(address: &Address, tls: &TlsSettings) -> Result<Connection, StoreE
     };
     let (sender, driver) = http1::Builder::new()
         .max_headers(MAX_FIELDS)
-        .max_buf_size(MAX_HEAD_BYTES)
+        .max_header_size(MAX_HEAD_BYTES)
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|source| unreachable(address).because(source))?;

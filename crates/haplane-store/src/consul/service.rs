@@ -42,6 +42,8 @@ pub struct HttpCheck {
     pub interval: String,
     /// How long an answer may take.
     pub timeout: String,
+    /// When Consul drops the service if it stays critical, such as `24h`.
+    pub deregister_critical_service_after: String,
 }
 
 /// One registered instance of a service.

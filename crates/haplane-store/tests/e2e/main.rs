@@ -10,6 +10,10 @@
     reason = "tests: what goes wrong is the failure of the test"
 )]
 
+mod access;
 mod consul;
 mod contract;
 mod dir;
+mod follower;
+mod guard;
+mod lies;

@@ -1,0 +1,136 @@
+//! The running process against the files: what somebody changed at run time, and what was not reloaded.
+
+use std::collections::{HashMap, HashSet};
+
+use haplane_haproxy::RowKey;
+use haplane_haproxy::cfg::{Activity, Address, Row, Sourced};
+use haplane_haproxy::server_state::{AdminBits, ServerRow};
+
+use super::{Findings, Looked, Place, Rule};
+
+pub(super) fn check(looked: &Looked<'_>, findings: &mut Findings) {
+    let Some(running) = looked.subject.running else {
+        return;
+    };
+    let mut unseen: HashMap<&RowKey, &ServerRow> =
+        running.iter().map(|row| (&row.row, row)).collect();
+    let mut told: HashSet<RowKey> = HashSet::new();
+    for row in looked.config().rows() {
+        let Some(key) = row.key() else { continue };
+        match unseen.remove(&key) {
+            Some(shown) => compare(row, &key, shown, findings),
+            // Of the branches of an undecided condition, one is not there.
+            None if row.server.activity != Activity::Active || !told.insert(key.clone()) => {}
+            None => {
+                let message = format!("{key} is not in the running process");
+                let place = Place::Config(row.server.span);
+                let fix = "reload HAProxy, or look whether it reads other files";
+                findings.add(Rule::RunningMissing, place, Some(key), message, fix);
+            }
+        }
+    }
+    let mut left: Vec<&RowKey> = unseen.into_keys().collect();
+    left.sort();
+    for key in left {
+        let message =
+            format!("{key} is in the running process only: added at run time, or not reloaded");
+        let fix = "reload HAProxy, or add the server to the configuration: a reload forgets it";
+        findings.add(
+            Rule::RunningMissing,
+            Place::Process,
+            Some(key.clone()),
+            message,
+            fix,
+        );
+    }
+}
+
+fn compare(row: Row<'_>, key: &RowKey, shown: &ServerRow, findings: &mut Findings) {
+    let settings = &row.server.settings;
+    let mut differences = Vec::new();
+    let mut differs = |what: &str, running: String, configured: String| {
+        differences.push(format!("{what} {running} (configured: {configured})"));
+    };
+    if let (Address::Ip(configured), Some(address)) = (&row.server.address, shown.address)
+        && *configured != address
+    {
+        differs("address", address.to_string(), configured.to_string());
+    }
+    if shown.port != row.server.port.shown() {
+        differs("port", shown.port.to_string(), row.server.port.to_string());
+    }
+    if shown.iweight != settings.weight.value {
+        differs(
+            "configured weight",
+            shown.iweight.to_string(),
+            settings.weight.value.to_string(),
+        );
+    }
+    let check_port = settings.check.port.as_ref().map(|port| port.value);
+    if settings.check.enabled.value && shown.check_port.is_some() && shown.check_port != check_port
+    {
+        differs("check port", show(shown.check_port), show(check_port));
+    }
+    let agent_port = settings.agent.port.as_ref().map(|port| port.value);
+    if settings.agent.enabled.value && shown.agent_port.is_some() && shown.agent_port != agent_port
+    {
+        differs("agent port", show(shown.agent_port), show(agent_port));
+    }
+    if let (
+        Some(Sourced {
+            value: Address::Ip(configured),
+            ..
+        }),
+        Some(address),
+    ) = (&settings.agent.address, shown.agent_address)
+        && settings.agent.enabled.value
+        && *configured != address
+    {
+        differs("agent address", address.to_string(), configured.to_string());
+    }
+    if shown.agent.is_configured() != settings.agent.enabled.value {
+        differs(
+            "agent-check",
+            yes_no(shown.agent.is_configured()),
+            yes_no(settings.agent.enabled.value),
+        );
+    }
+    let disabled = shown.admin.contains(AdminBits::CMAINT);
+    if disabled != settings.disabled.value {
+        differs(
+            "disabled",
+            yes_no(disabled),
+            yes_no(settings.disabled.value),
+        );
+    }
+    if !differences.is_empty() {
+        let message = format!("{key} runs with {}", differences.join(", "));
+        let fix = "put into the configuration what shall stay, or reload to forget it";
+        findings.add(
+            Rule::RunningDiffers,
+            Place::Config(row.server.span),
+            Some(key.clone()),
+            message,
+            fix,
+        );
+    }
+    if shown.agent.is_switched_off() {
+        let message = format!("the agent check of {key} is switched off in the running process");
+        let fix = format!("`enable agent {key}` on the admin socket");
+        findings.add(
+            Rule::AgentDisabled,
+            Place::Config(row.server.span),
+            Some(key.clone()),
+            message,
+            fix,
+        );
+    }
+}
+
+fn show(port: Option<u16>) -> String {
+    port.map_or_else(|| "none".to_owned(), |port| port.to_string())
+}
+
+fn yes_no(yes: bool) -> String {
+    if yes { "yes" } else { "no" }.to_owned()
+}

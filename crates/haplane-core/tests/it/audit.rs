@@ -1,0 +1,613 @@
+//! Every rule of the audit: what triggers it, and a clean twin that does not.
+
+use std::collections::BTreeSet;
+
+use haplane_core::audit::{Finding, Place, Rule, Severity, Subject, audit};
+use haplane_haproxy::HaproxyVersion;
+use haplane_haproxy::cfg::{Config, Context, SourceFile};
+use haplane_haproxy::forecast::StateFiles;
+use haplane_haproxy::server_state::{HEADER, SEED_MARK, StateFile, read_answer};
+
+/// A configuration that nothing is to be said of.
+const CLEAN: &str = r#"global
+    stats socket /run/haproxy.sock mode 600 level admin
+    max-spread-checks 1
+defaults
+    mode http
+    timeout check 1s
+    default-server slowstart 60s agent-addr 127.0.0.1 agent-port 9777 agent-inter 2s
+backend web
+    balance roundrobin
+    server a 192.0.2.1:80 weight 100 agent-check agent-send "web/a canary\n"
+    server b 192.0.2.2:80 weight 100 agent-check agent-send "web/b\n"
+backend slots
+    server-template s 3 127.0.0.1:1 disabled weight 100 agent-check agent-send "@free\n"
+"#;
+
+/// The same with a state file loaded.
+const LOADED: &str = r#"global
+    server-state-file /var/lib/state # haplane: seed
+    max-spread-checks 1
+defaults
+    load-server-state-from-file global
+backend web
+    server a 192.0.2.1:80 weight 10
+    server n db.example:80 weight 10 init-addr last,libc
+    server e 192.0.2.3:80 weight 10 slowstart 1s check port 8080 agent-check agent-addr 127.0.0.1 agent-port 9777 agent-send "web/e\n"
+    server off 192.0.2.4:80 weight 10 disabled
+    server-template s 2 127.0.0.1:1 weight 10 disabled
+"#;
+
+/// What that configuration's own process writes of it.
+const ROWS: &str = "2 web 1 a 192.0.2.1 2 0 10 10 1 1 0 2 0 0 0 0 - 80 - 0 0 - - 0\n\
+    2 web 2 n 192.0.2.9 2 0 10 10 1 1 0 2 0 0 0 0 db.example 80 - 0 0 - - 0\n\
+    2 web 3 e 192.0.2.3 2 0 10 10 1 1 0 2 6 22 0 0 - 80 - 0 8080 - 127.0.0.1 9777\n\
+    2 web 4 off 192.0.2.4 0 5 10 10 1 1 0 0 8 0 0 0 - 80 - 0 0 - - 0\n\
+    2 web 5 s1 127.0.0.1 0 5 10 10 1 1 0 0 8 0 0 0 - 1 - 0 0 - - 0\n\
+    2 web 6 s2 127.0.0.1 0 5 10 10 1 1 0 0 8 0 0 0 - 1 - 0 0 - - 0\n";
+
+fn findings(config: &str, rows: Option<&str>) -> Vec<Finding> {
+    findings_of(
+        config,
+        rows.map(|rows| format!("1\n{HEADER}\n{rows}")).as_deref(),
+        None,
+    )
+}
+
+fn findings_of(config: &str, file: Option<&str>, version: Option<HaproxyVersion>) -> Vec<Finding> {
+    let config = Config::parse(
+        vec![SourceFile::new("haproxy.cfg", config)],
+        &Context::default(),
+    );
+    let global = file.map(|file| StateFile::read(file.as_bytes()));
+    let files = StateFiles {
+        global,
+        ..StateFiles::default()
+    };
+    audit(&Subject {
+        config: &config,
+        files: &files,
+        global_file: Some("/var/lib/state"),
+        running: None,
+        version,
+    })
+}
+
+fn rules(findings: &[Finding]) -> BTreeSet<Rule> {
+    findings.iter().map(|finding| finding.rule).collect()
+}
+
+fn only(rule: Rule, findings: &[Finding]) -> &Finding {
+    let of_rule: Vec<_> = findings
+        .iter()
+        .filter(|finding| finding.rule == rule)
+        .collect();
+    assert_eq!(of_rule.len(), 1, "{rule}: {findings:#?}");
+    of_rule[0]
+}
+
+#[test]
+fn the_clean_twins_are_clean() {
+    // Only the rows of the loaded one are not all enrolled.
+    assert!(
+        findings(CLEAN, None).is_empty(),
+        "{:#?}",
+        findings(CLEAN, None)
+    );
+    let loaded = findings(LOADED, Some(ROWS));
+    let expected = BTreeSet::from([Rule::NotEnrolled, Rule::StateFileAddress]);
+    assert_eq!(rules(&loaded), expected, "{loaded:#?}");
+    assert_eq!(
+        only(Rule::StateFileAddress, &loaded).severity,
+        Severity::Note,
+        "a name that remembers its address"
+    );
+}
+
+/// One change to a clean text, and the rule that must find it, with what it must say and where.
+struct Case {
+    rule: Rule,
+    change: (&'static str, &'static str),
+    says: &'static str,
+    /// Line and column of the finding.
+    at: (u32, u32),
+}
+
+const fn case(
+    rule: Rule,
+    change: (&'static str, &'static str),
+    says: &'static str,
+    at: (u32, u32),
+) -> Case {
+    Case {
+        rule,
+        change,
+        says,
+        at,
+    }
+}
+
+fn check(clean: &str, rows: Option<&str>, cases: &[Case], change_rows: bool) -> BTreeSet<Rule> {
+    let mut covered = BTreeSet::new();
+    for case in cases {
+        let (from, to) = case.change;
+        let subject = if change_rows { rows.unwrap() } else { clean };
+        let changed = subject.replacen(from, to, 1);
+        assert_ne!(changed, subject, "{}: {from}", case.rule);
+        let (config, rows) = if change_rows {
+            (clean, Some(changed.as_str()))
+        } else {
+            (changed.as_str(), rows)
+        };
+        let before = findings(clean, if change_rows { Some(ROWS) } else { rows });
+        let found = findings(config, rows);
+        let new: Vec<_> = found
+            .iter()
+            .filter(|finding| !before.contains(finding))
+            .cloned()
+            .collect();
+        let finding = new.iter().find(|finding| finding.rule == case.rule);
+        let finding =
+            finding.unwrap_or_else(|| panic!("{} does not find it: {found:#?}", case.rule));
+        assert!(
+            finding.message.contains(case.says),
+            "{}: {}",
+            case.rule,
+            finding.message
+        );
+        assert!(!finding.fix.is_empty());
+        match &finding.place {
+            Place::Config(span) => {
+                let parsed = Config::parse(vec![SourceFile::new("f", config)], &Context::default());
+                let place = parsed.locate(*span);
+                assert_eq!(
+                    (place.line, place.column),
+                    case.at,
+                    "{}: {}",
+                    case.rule,
+                    place.text
+                );
+            }
+            Place::StateFile { line, .. } => {
+                assert_eq!((u32::try_from(*line).unwrap(), 0), case.at, "{}", case.rule);
+            }
+            Place::Process => assert_eq!((0, 0), case.at, "{}", case.rule),
+        }
+        covered.insert(case.rule);
+    }
+    covered
+}
+
+/// Changes to the configuration that stands alone.
+const IN_THE_CONFIGURATION: &[Case] = &[
+    case(
+        Rule::ConfigRefused,
+        ("192.0.2.1:80", "192.0.2.1:x"),
+        "\"x\" is no port",
+        (10, 14),
+    ),
+    case(
+        Rule::ConfigUnknown,
+        ("backend web", ".if feature(X)\n.endif\nbackend web"),
+        "cannot be decided",
+        (8, 1),
+    ),
+    case(
+        Rule::AllowUnused,
+        (
+            "\"web/b\\n\"",
+            "\"web/b\\n\" # haplane: allow no-slowstart because",
+        ),
+        "silences nothing",
+        (11, 5),
+    ),
+    case(
+        Rule::NotEnrolled,
+        ("agent-check agent-send \"web/b\\n\"", ""),
+        "web/b has no agent-check",
+        (11, 12),
+    ),
+    case(
+        Rule::AgentSendMissing,
+        ("agent-send \"web/b\\n\"", ""),
+        "without saying who it is",
+        (11, 38),
+    ),
+    case(
+        Rule::AgentSendNewline,
+        ("\"web/b\\n\"", "web/b"),
+        "does not end with \\n",
+        (11, 50),
+    ),
+    case(
+        Rule::AgentSendMismatch,
+        ("\"web/b\\n\"", "\"other/b\\n\""),
+        "web/b asks as other/b",
+        (11, 50),
+    ),
+    case(
+        Rule::AgentSendMismatch,
+        ("\"web/b\\n\"", "\"@down\\n\""),
+        "the agent refuses the words",
+        (11, 50),
+    ),
+    case(
+        Rule::AgentSendDuplicate,
+        ("\"web/b\\n\"", "\"web/a\\n\""),
+        "web/b asks as web/a, as web/a does",
+        (11, 50),
+    ),
+    case(
+        Rule::AgentAddressRemote,
+        ("agent-addr 127.0.0.1", "agent-addr 192.0.2.9"),
+        "asks 192.0.2.9",
+        (7, 34),
+    ),
+    case(
+        Rule::AgentAddressRemote,
+        ("agent-addr 127.0.0.1 ", ""),
+        "the server's own address",
+        (10, 14),
+    ),
+    case(
+        Rule::AgentInterval,
+        ("agent-inter 2s", "agent-inter 20s"),
+        "every 20s only",
+        (7, 71),
+    ),
+    case(
+        Rule::AgentTimeout,
+        ("timeout check 1s", "timeout check 3s"),
+        "waits 3s for an agent",
+        (6, 5),
+    ),
+    case(
+        Rule::AgentTimeout,
+        ("timeout check 1s", "timeout check 50ms"),
+        "no longer than 50ms",
+        (6, 5),
+    ),
+    case(
+        Rule::WeightTooSmall,
+        ("192.0.2.2:80 weight 100", "192.0.2.2:80"),
+        "less than 100% is no traffic",
+        (11, 12),
+    ),
+    case(
+        Rule::WeightTooSmall,
+        ("192.0.2.2:80 weight 100", "192.0.2.2:80 weight 3"),
+        "less than 34%",
+        (11, 27),
+    ),
+    case(
+        Rule::StaticBalance,
+        ("balance roundrobin", "balance source"),
+        "balances by source",
+        (9, 5),
+    ),
+    case(
+        Rule::StaticBalance,
+        ("balance roundrobin", "balance uri"),
+        "balances by uri",
+        (9, 5),
+    ),
+    case(
+        Rule::NoSlowstart,
+        ("slowstart 60s ", ""),
+        "web/a has no slowstart",
+        (10, 12),
+    ),
+    case(
+        Rule::TrackWeight,
+        (
+            "backend slots",
+            "backend t\n    server x 192.0.2.9:80 track web/a\nbackend slots",
+        ),
+        "does not follow the weight of web/a",
+        (13, 27),
+    ),
+    case(
+        Rule::InitStateAgent,
+        (
+            "192.0.2.2:80 weight 100",
+            "192.0.2.2:80 weight 100 init-state fully-down",
+        ),
+        "starts fully-down",
+        (11, 38),
+    ),
+    case(
+        Rule::SlotsWithoutFree,
+        ("\"@free\\n\"", "\"slots/s canary\\n\""),
+        "also while they are empty",
+        (13, 69),
+    ),
+    case(
+        Rule::ReloadWindow,
+        ("    max-spread-checks 1\n", ""),
+        "drained rows take traffic",
+        (1, 1),
+    ),
+    case(
+        Rule::AdminSocketTcp,
+        ("/run/haproxy.sock mode 600", "192.0.2.1:9999"),
+        "listens on 192.0.2.1:9999 at level admin",
+        (2, 18),
+    ),
+    case(
+        Rule::AdminSocketMode,
+        ("mode 600", "mode 666"),
+        "every local user can open /run/haproxy.sock at level admin",
+        (2, 36),
+    ),
+];
+
+/// Changes to the configuration that loads a state file; the first is the third background document's story.
+const BESIDE_A_STATE_FILE: &[Case] = &[
+    // The third background document: the port changed in the configuration only.
+    case(
+        Rule::StateFilePort,
+        ("192.0.2.1:80", "192.0.2.1:81"),
+        "web/a will use port 80 from line 3 of /var/lib/state, not the configured 81",
+        (7, 14),
+    ),
+    case(
+        Rule::StateFileAgent,
+        ("agent-port 9777", "agent-port 9778"),
+        "will ask its agent at 127.0.0.1 port 9777",
+        (9, 12),
+    ),
+    case(
+        Rule::StateFileCheckPort,
+        ("check port 8080", "check port 8081"),
+        "will be checked at the server's address port 8080",
+        (9, 12),
+    ),
+    case(
+        Rule::StateFileInUse,
+        (" # haplane: seed", ""),
+        "has enrolled rows and loads /var/lib/state",
+        (5, 5),
+    ),
+];
+
+/// Changes to the state file.
+const IN_A_STATE_FILE: &[Case] = &[
+    case(
+        Rule::StateFileAddress,
+        ("1 a 192.0.2.1", "1 a 192.0.2.77"),
+        "web/a ran with address 192.0.2.77",
+        (7, 14),
+    ),
+    case(
+        Rule::StateFilePlaceholder,
+        (
+            "s1 127.0.0.1 0 5 10 10 1 1 0 0 8 0 0 0 - 1",
+            "s1 192.0.2.50 2 4 10 10 1 1 0 0 6 0 0 0 - 8005",
+        ),
+        "web/s1 will be 127.0.0.1 port 8005 and in rotation",
+        (11, 25),
+    ),
+    case(
+        Rule::StateFileDisabled,
+        ("off 192.0.2.4 0 5", "off 192.0.2.4 2 4"),
+        "is `disabled` in the configuration and will be in rotation",
+        (10, 12),
+    ),
+    case(
+        Rule::StateFileDisabled,
+        ("a 192.0.2.1 2 0", "a 192.0.2.1 0 0"),
+        "will be down for ever",
+        (7, 12),
+    ),
+    case(
+        Rule::StateFileDisabled,
+        ("0 2 6 22", "0 2 2 22"),
+        "the health check of web/e will stay switched off",
+        (9, 12),
+    ),
+    case(
+        Rule::AgentDisabled,
+        ("0 2 6 22", "0 2 6 18"),
+        "will stay switched off",
+        (9, 12),
+    ),
+    case(
+        Rule::StateFileWeight,
+        ("a 192.0.2.1 2 0 10", "a 192.0.2.1 2 0 3"),
+        "web/a will have weight 3",
+        (7, 12),
+    ),
+    case(
+        Rule::StateFileDropped,
+        ("a 192.0.2.1 2 0 10", "a 192.0.2.1 2 9 10"),
+        "HAProxy refuses the row of web/a: srv_admin_state",
+        (3, 0),
+    ),
+];
+
+#[test]
+fn each_rule_finds_its_trigger() {
+    let mut covered = check(CLEAN, None, IN_THE_CONFIGURATION, false);
+    covered.extend(check(LOADED, Some(ROWS), BESIDE_A_STATE_FILE, false));
+    covered.extend(check(LOADED, Some(ROWS), IN_A_STATE_FILE, true));
+    // These have tests of their own below.
+    covered.extend([
+        Rule::VersionKnownBad,
+        Rule::RunningDiffers,
+        Rule::RunningMissing,
+    ]);
+    let missing: Vec<_> = Rule::ALL
+        .iter()
+        .filter(|rule| !covered.contains(rule))
+        .collect();
+    assert!(missing.is_empty(), "no trigger for {missing:?}");
+}
+
+#[test]
+fn a_file_that_is_dropped_whole_is_one_finding() {
+    for (file, line) in [
+        ("1\r\n", 1),
+        (ROWS, 1),
+        ("1\n2 web 1 a\n", 2),
+        ("1\n2 web 1 a - 2 8 10 10 0 0 0 0 6 22 0 0 - 80 -", 2),
+    ] {
+        let found = findings_of(LOADED, Some(file), None);
+        let finding = only(Rule::StateFileDropped, &found);
+        assert_eq!(
+            finding.place,
+            Place::StateFile {
+                name: "/var/lib/state".to_owned(),
+                line
+            },
+            "{file:?}"
+        );
+        assert!(
+            finding
+                .message
+                .starts_with("HAProxy drops all of /var/lib/state"),
+            "{}",
+            finding.message
+        );
+    }
+}
+
+#[test]
+fn intervals_below_a_second_need_another_check_to_be_slow() {
+    let fast = CLEAN.replace("agent-inter 2s", "agent-inter 500ms");
+    let without_cap = fast.replace("    max-spread-checks 1\n", "");
+    assert!(
+        !rules(&findings(&fast, None)).contains(&Rule::AgentInterval),
+        "the spread is capped"
+    );
+    assert!(
+        !rules(&findings(&without_cap, None)).contains(&Rule::AgentInterval),
+        "no other check"
+    );
+    let slowed = without_cap.replace("\"web/b\\n\"", "\"web/b\\n\" check inter 10s");
+    let found = findings(&slowed, None);
+    let finding = found
+        .iter()
+        .find(|finding| finding.rule == Rule::AgentInterval)
+        .unwrap();
+    assert_eq!(
+        finding.message,
+        "web/a asks every 500ms, but after a start only within 10s"
+    );
+}
+
+#[test]
+fn a_seed_is_told_by_its_mark() {
+    let config = LOADED
+        .replace(" # haplane: seed", "")
+        .replace("    max-spread-checks 1\n", "");
+    let file = format!("1\n{HEADER}\n{SEED_MARK} lb-01\n");
+    let seeded = rules(&findings_of(&config, Some(&file), None));
+    assert!(
+        !seeded.contains(&Rule::StateFileInUse) && !seeded.contains(&Rule::ReloadWindow),
+        "{seeded:?}"
+    );
+    let other = rules(&findings_of(&config, Some(&format!("1\n{HEADER}\n")), None));
+    assert!(
+        other.contains(&Rule::StateFileInUse) && other.contains(&Rule::ReloadWindow),
+        "{other:?}"
+    );
+}
+
+#[test]
+fn a_comment_allows_one_finding_on_its_line() {
+    let config = CLEAN.replace("weight 100 agent-check agent-send \"web/b\\n\"", "weight 1 agent-check agent-send \"web/b\\n\" # haplane: allow weight-too-small only ever drained");
+    assert!(
+        findings(&config, None).is_empty(),
+        "{:#?}",
+        findings(&config, None)
+    );
+    for (comment, told) in [
+        ("# haplane: allow weight-too-small", "gives no reason"),
+        ("# haplane: allow nonsense because", "names no rule"),
+    ] {
+        let config = CLEAN.replace("\"web/b\\n\"", &format!("\"web/b\\n\" {comment}"));
+        let found = findings(&config, None);
+        assert!(
+            only(Rule::AllowUnused, &found).message.contains(told),
+            "{found:#?}"
+        );
+    }
+}
+
+#[test]
+fn versions() {
+    let found = |version: (u16, u16, u16)| {
+        let version = HaproxyVersion::new(version.0, version.1, version.2);
+        findings_of(CLEAN, None, Some(version)).len()
+    };
+    assert_eq!(found((2, 8, 25)), 0);
+    assert_eq!(found((2, 4, 1)), 1, "agent checks crash it");
+    assert_eq!(found((2, 4, 2)), 0);
+    assert_eq!(found((2, 7, 0)), 1, "no more fixes");
+}
+
+#[test]
+fn the_running_process_against_the_files() {
+    let config = Config::parse(
+        vec![SourceFile::new("haproxy.cfg", LOADED)],
+        &Context::default(),
+    );
+    let running = |rows: &str| {
+        let rows = read_answer(&format!("1\n{HEADER}\n{rows}\n")).unwrap();
+        let files = StateFiles::default();
+        let subject = Subject {
+            config: &config,
+            files: &files,
+            global_file: None,
+            running: Some(&rows),
+            version: None,
+        };
+        let found = audit(&subject);
+        found
+            .into_iter()
+            .filter(|finding| {
+                matches!(
+                    finding.rule,
+                    Rule::RunningDiffers | Rule::RunningMissing | Rule::AgentDisabled
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    assert!(running(ROWS).is_empty(), "{:#?}", running(ROWS));
+    let changed = ROWS
+        .replace("1 a 192.0.2.1 2 0 10 10", "1 a 192.0.2.7 2 0 10 20")
+        .replace("0 2 6 22 0 0 - 80", "0 2 6 18 0 0 - 81")
+        .replace("2 web 4 off", "2 web 4 extra");
+    let told: Vec<_> = running(&changed)
+        .into_iter()
+        .map(|finding| (finding.rule, finding.message))
+        .collect();
+    let told: Vec<_> = told
+        .iter()
+        .map(|(rule, message)| format!("{rule}: {message}"))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "running-differs: web/a runs with address 192.0.2.7 (configured: 192.0.2.1), configured weight 20 (configured: 10)",
+            "agent-disabled: the agent check of web/e is switched off in the running process",
+            "running-differs: web/e runs with port 81 (configured: 80)",
+            "running-missing: web/off is not in the running process",
+            "running-missing: web/extra is in the running process only: added at run time, or not reloaded",
+        ]
+    );
+}
+
+#[test]
+fn names_are_unique_and_stable() {
+    let ids: BTreeSet<_> = Rule::ALL.iter().map(|rule| rule.id()).collect();
+    assert_eq!(ids.len(), Rule::ALL.len());
+    for rule in Rule::ALL {
+        assert_eq!(Rule::from_id(rule.id()), Some(*rule));
+        assert!(
+            rule.id()
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c == '-')
+        );
+    }
+}

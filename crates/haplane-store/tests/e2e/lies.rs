@@ -1,0 +1,334 @@
+//! Answers that a real Consul does not give on demand: cut, garbled, from the past, without a head.
+
+use std::time::Duration;
+
+use haplane_core::guard::Refusal;
+use haplane_core::marker;
+use haplane_store::{CommitError, Store as _, StoreErrorKind};
+use haplane_testkit::eventually::eventually;
+use haplane_testkit::fake_consul::{FakeConsul, Reply};
+
+use crate::consul::open;
+use crate::contract::{change, read, transaction};
+use crate::follower::{Follower, RECOVERY, SOON};
+
+fn drained() -> FakeConsul {
+    let fake = FakeConsul::start();
+    fake.put(&format!("haplane/state/{}", marker::PATH), "m");
+    fake.put("haplane/state/canary", "drain");
+    fake.put("haplane/state/web/a", "maint");
+    fake.put("haplane/state2/leak", "maint");
+    fake
+}
+
+/// Lists of keys that say less than the truth, in Consul's own form.
+fn pairs(pairs: &[(&str, Option<&str>)]) -> String {
+    let pairs = pairs.iter().map(|(key, value)| {
+        let value = value.map_or("null".to_owned(), |value| format!("\"{value}\""));
+        format!(
+            r#"{{"LockIndex":0,"Key":"{key}","Flags":0,"Value":{value},"CreateIndex":2,"ModifyIndex":2}}"#
+        )
+    });
+    format!("[{}]", pairs.collect::<Vec<_>>().join(","))
+}
+
+const MARKER: (&str, Option<&str>) = ("haplane/state/.haplane", Some("bQ=="));
+
+#[tokio::test]
+async fn an_answer_that_is_not_whole_and_right_is_no_snapshot() {
+    let undecodable = pairs(&[
+        MARKER,
+        ("haplane/state/web/a", Some("bWFpbnQ=")),
+        ("haplane/state/canary", Some("*not base64*")),
+    ]);
+    let not_ours = r#"[{"key":"haplane/state/.haplane"}]"#;
+    let lies: Vec<(&str, Reply, StoreErrorKind)> = vec![
+        (
+            "half a body",
+            Reply::at_once().cut_at(40),
+            StoreErrorKind::Unreachable,
+        ),
+        (
+            "half a body in chunks",
+            Reply::at_once().chunked().cut_at(40),
+            StoreErrorKind::Unreachable,
+        ),
+        ("no byte", Reply::close(), StoreErrorKind::Unreachable),
+        ("a reset", Reply::reset(), StoreErrorKind::Unreachable),
+        (
+            "garbage",
+            Reply::garbage("<html>It works!</html>"),
+            StoreErrorKind::Undecodable,
+        ),
+        ("no body", Reply::garbage(""), StoreErrorKind::Undecodable),
+        ("null", Reply::garbage("null"), StoreErrorKind::Undecodable),
+        (
+            "half a list",
+            Reply::garbage(r#"[{"Key":"haplane/state/.haplane","#),
+            StoreErrorKind::Undecodable,
+        ),
+        (
+            "two lists",
+            Reply::garbage("[][]"),
+            StoreErrorKind::Undecodable,
+        ),
+        (
+            "others' fields",
+            Reply::garbage(not_ours),
+            StoreErrorKind::Undecodable,
+        ),
+        (
+            "a value undecodable",
+            Reply::garbage(undecodable),
+            StoreErrorKind::Undecodable,
+        ),
+        (
+            "no index",
+            Reply::at_once().without("X-Consul-Index"),
+            StoreErrorKind::Undecodable,
+        ),
+        (
+            "an index in words",
+            Reply::at_once().index("seven"),
+            StoreErrorKind::Undecodable,
+        ),
+        (
+            "an index below zero",
+            Reply::at_once().index("-1"),
+            StoreErrorKind::Undecodable,
+        ),
+        (
+            "an index that no number holds",
+            Reply::at_once().index("99999999999999999999"),
+            StoreErrorKind::Undecodable,
+        ),
+        (
+            "no word of a leader",
+            Reply::at_once().without("X-Consul-KnownLeader"),
+            StoreErrorKind::Undecodable,
+        ),
+        (
+            "500",
+            Reply::status(500, "rpc error making call: EOF"),
+            StoreErrorKind::Status,
+        ),
+        (
+            "429",
+            Reply::status(429, "slow down"),
+            StoreErrorKind::Status,
+        ),
+        (
+            "403",
+            Reply::status(403, "Permission denied"),
+            StoreErrorKind::Denied,
+        ),
+        (
+            "404 of another server",
+            Reply::status(404, "404 page not found"),
+            StoreErrorKind::Undecodable,
+        ),
+        (
+            "a redirect",
+            Reply::status(301, "").header("Location", "/v1/kv/other?recurse"),
+            StoreErrorKind::Status,
+        ),
+        (
+            "too much of a head",
+            Reply::at_once().header("X-Big", &"x".repeat(100_000)),
+            StoreErrorKind::Unreachable,
+        ),
+    ];
+    let fake = drained();
+    let follower = Follower::start(open(&fake.url(), "haplane"));
+    follower.until_says("canary", "drain", SOON).await;
+    for (what, lie, kind) in lies {
+        let before = follower.failures(kind);
+        fake.always("/v1/kv/", lie.clone());
+        fake.interrupt(lie);
+        follower
+            .until(what, SOON, |view| {
+                view.failure.as_ref().is_some_and(|f| f.kind == kind)
+            })
+            .await;
+        assert!(follower.failures(kind) > before, "{what}");
+        fake.honest();
+        follower.until_says("canary", "drain", RECOVERY).await;
+    }
+    follower.has_always_said("canary", "drain");
+    follower.has_always_said("web/a", "maint");
+    follower.every_snapshot(|snapshot| match snapshot.keys().len() {
+        2 => Ok(()),
+        keys => Err(format!("{keys} keys")),
+    });
+}
+
+#[tokio::test]
+async fn an_answer_in_consuls_form_has_to_be_the_present() {
+    let fake = drained();
+    let follower = Follower::start(open(&fake.url(), "haplane"));
+    follower.until_says("canary", "drain", SOON).await;
+    for (what, lie, reason) in [
+        ("index 0", Reply::at_once().index("0"), Refusal::BadIndex),
+        (
+            "an absurd index",
+            Reply::at_once().index("18446744073709551615"),
+            Refusal::BadIndex,
+        ),
+        (
+            "no leader",
+            Reply::at_once().header("X-Consul-KnownLeader", "false"),
+            Refusal::NoLeader,
+        ),
+        (
+            "an empty list",
+            Reply::garbage("[]"),
+            Refusal::MarkerMissing,
+        ),
+        (
+            "an empty prefix",
+            Reply::status(404, ""),
+            Refusal::MarkerMissing,
+        ),
+        (
+            "the list of a neighbour",
+            Reply::garbage(pairs(&[("haplane/state2/.haplane", Some("bQ=="))])),
+            Refusal::MarkerMissing,
+        ),
+    ] {
+        fake.always("/v1/kv/", lie.clone());
+        fake.interrupt(lie);
+        follower
+            .until(what, SOON, |view| {
+                view.guard.as_ref().is_some_and(|g| g.reason == reason)
+            })
+            .await;
+        fake.honest();
+        follower.until_says("canary", "drain", RECOVERY).await;
+    }
+    // A past that only an ordinary read tells: the consistent one that follows says the truth.
+    let past = Reply::garbage(pairs(&[MARKER, ("haplane/state/canary", Some("cmVhZHk="))]));
+    fake.interrupt(past.index("2"));
+    fake.put("haplane/state/web/b", "50%");
+    follower.until_says("web/b", "50%", RECOVERY).await;
+    follower.has_always_said("canary", "drain");
+    follower.has_always_said("web/a", "maint");
+}
+
+#[tokio::test]
+async fn a_list_that_lost_keys_is_held_against_single_reads() {
+    let fake = drained();
+    let follower = Follower::start(open(&fake.url(), "haplane"));
+    let index = follower
+        .until_says("canary", "drain", SOON)
+        .await
+        .snapshot
+        .unwrap()
+        .index;
+    // Every list is short, every single key is still there to be read.
+    let short = Reply::garbage(pairs(&[MARKER])).index(&(index + 1).to_string());
+    fake.always("/v1/kv/haplane/state/?", short.clone());
+    fake.interrupt(short);
+    let before = fake.received().len();
+    follower
+        .until("to be asked for by name", SOON, |_| {
+            let asked = fake.received();
+            let by_name = |path: &str| path.starts_with("/v1/kv/haplane/state/canary");
+            asked[before..]
+                .iter()
+                .filter(|r| by_name(&r.request.path))
+                .count()
+                >= 3
+        })
+        .await;
+    fake.honest();
+    fake.put("haplane/state/web/b", "50%");
+    follower.until_says("web/b", "50%", RECOVERY).await;
+    follower.has_always_said("canary", "drain");
+}
+
+#[tokio::test]
+async fn an_index_from_before_a_loss_is_not_waited_for_on_a_new_connection() {
+    let mut fake = drained();
+    let follower = Follower::start(open(&fake.url(), "haplane"));
+    follower.until_says("canary", "drain", SOON).await;
+    // Gone and back, empty, within less than a pause of the loop: no read ever failed.
+    fake.down().await;
+    fake.forget_everything();
+    fake.put(&format!("haplane/state/{}", marker::PATH), "other");
+    fake.put("haplane/state/canary", "50%");
+    fake.up();
+    follower.until_says("canary", "50%", RECOVERY).await;
+}
+
+#[tokio::test]
+async fn a_read_goes_out_again_on_a_new_connection() {
+    let fake = drained();
+    let store = open(&fake.url(), "haplane");
+    assert!(store.read_path("canary").await.unwrap().is_some());
+    // The kept connection is closed in the face of the next request.
+    fake.script([Reply::close()]);
+    assert!(store.read_path("canary").await.unwrap().is_some());
+    fake.script([Reply::close(), Reply::close()]);
+    let error = store.read_path("canary").await.unwrap_err();
+    assert_eq!(
+        error.kind,
+        StoreErrorKind::Unreachable,
+        "once, not for ever"
+    );
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_is_looked_for_and_never_repeated() {
+    let fake = drained();
+    let store = open(&fake.url(), "haplane");
+    let change = |text| change(&haplane_core::Snapshot::default(), "web/b", Some(text));
+    let sent = || {
+        let received = fake.received().into_iter();
+        received
+            .filter(|r| r.request.path.starts_with("/v1/txn"))
+            .count()
+    };
+    fake.always("/v1/txn", Reply::close());
+    // It happened.
+    let happened = transaction(vec![change("50%")]);
+    let entry = happened.log.clone().unwrap();
+    let (committed, ()) = tokio::join!(store.commit(&happened), async {
+        eventually("the write", SOON, async || {
+            (sent() == 1).then_some(()).ok_or(sent())
+        })
+        .await;
+        let text = serde_json::to_string(&entry).unwrap();
+        fake.put(&format!("haplane/log/{}", entry.id), &text);
+    });
+    assert_eq!(committed.unwrap().index, fake.index());
+    assert_eq!(sent(), 1);
+    // It did not.
+    let lost = store.commit(&transaction(vec![change("25%")])).await;
+    let Err(CommitError::Store(error)) = lost else {
+        panic!("{lost:?}");
+    };
+    assert_eq!(error.kind, StoreErrorKind::Unreachable);
+    assert!(error.what.contains("the write is not there"), "{error}");
+    assert_eq!(sent(), 2);
+}
+
+#[tokio::test]
+async fn reads_are_few_bounded_and_say_what_consul_has_to_know() {
+    let fake = drained();
+    let store = open(&fake.url(), "haplane");
+    read(&store).await;
+    let first = fake.received().pop().unwrap().request;
+    assert_eq!(first.path, "/v1/kv/haplane/state/?recurse&consistent");
+    let index = haplane_core::guard::Mode::Blocking(4);
+    store
+        .read(index, Duration::from_millis(1500))
+        .await
+        .unwrap();
+    let second = fake.received().pop().unwrap();
+    assert_eq!(
+        second.request.path,
+        "/v1/kv/haplane/state/?recurse&index=4&wait=1500ms"
+    );
+    assert_eq!(second.connection, 1, "one connection for the watch");
+    assert_eq!(second.request.headers.get("X-Consul-Token"), None);
+}

@@ -1,0 +1,298 @@
+//! `make demo`: a small fleet on this machine, to drain and to watch.
+//!
+//! Two HAProxy with an agent each, four origins of which two are "canary", a directory store and a
+//! little traffic. With a terminal it runs until Ctrl-C; with the word `once` it drains and undrains
+//! by itself, and its exit status says whether the traffic followed.
+
+#![allow(clippy::print_stdout, reason = "a demo talks")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a demo may stop where something basic is missing"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use haplane_testkit::haproxy::{Config, Haproxy, Version};
+use haplane_testkit::origin::Origin;
+use haplane_testkit::ports::Port;
+use haplane_testkit::process::Process;
+use haplane_testkit::traffic::{Shares, Traffic};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep};
+
+const ORIGINS: [&str; 4] = ["stable-1", "stable-2", "canary-1", "canary-2"];
+/// Clients of each HAProxy, and the pause of each between two requests.
+const CLIENTS: usize = 2;
+const PAUSE: Duration = Duration::from_millis(50);
+/// HAProxy asks every two seconds; a change has to be everywhere well within this.
+const FOLLOWS_WITHIN: Duration = Duration::from_secs(15);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let once = std::env::args().nth(1).as_deref() == Some("once");
+    let fleet = Fleet::start().await;
+    if once {
+        return fleet.show_once().await;
+    }
+    fleet.explain();
+    tokio::select! {
+        () = fleet.report_for_ever() => {}
+        () = told_to_stop() => println!("\nending everything that was started"),
+    }
+    ExitCode::SUCCESS
+}
+
+/// Ctrl-C, a polite kill, or a terminal that was closed.
+async fn told_to_stop() {
+    let on = |kind| signal(kind).unwrap();
+    let (mut interrupt, mut terminate, mut hangup) = (
+        on(SignalKind::interrupt()),
+        on(SignalKind::terminate()),
+        on(SignalKind::hangup()),
+    );
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+}
+
+/// Everything that runs. Dropping it ends it.
+struct Fleet {
+    folder: Folder,
+    haplane: PathBuf,
+    origins: Vec<Origin>,
+    nodes: Vec<Node>,
+}
+
+/// One load balancer: an HAProxy, its agent, and clients that use it.
+struct Node {
+    traffic: Traffic,
+    frontend: Port,
+    http: Port,
+    _agent: Process,
+    _haproxy: Haproxy,
+}
+
+impl Fleet {
+    async fn start() -> Self {
+        let haplane = beside_this_program("haplane");
+        let folder = Folder::new();
+        let origins: Vec<Origin> = ORIGINS.iter().map(|name| Origin::start(name)).collect();
+        let mut fleet = Self {
+            folder,
+            haplane,
+            origins,
+            nodes: Vec::new(),
+        };
+        fleet.run_haplane(&["init"]);
+        for name in ["lb-01", "lb-02"] {
+            let node = fleet.start_node(name).await;
+            fleet.nodes.push(node);
+        }
+        fleet
+    }
+
+    async fn start_node(&self, name: &str) -> Node {
+        let [checks, http, frontend] = [Port::reserve(), Port::reserve(), Port::reserve()];
+        let log = self.folder.path.join(format!("{name}.log"));
+        let mut agent = Command::new(&self.haplane);
+        agent
+            .args(["agent", "--node", name, "--log-format", "text"])
+            .args(["--listen", &checks.address().to_string()])
+            .args(["--http-listen", &http.address().to_string()])
+            .env("HAPLANE_STORE", self.store())
+            .stdin(Stdio::null());
+        let agent = Process::spawn(name, agent, &log);
+        let config = self.haproxy_config(&frontend, &checks);
+        let haproxy = Haproxy::start(Version::V28, config).await;
+        let traffic = Traffic::start(frontend.address(), CLIENTS, PAUSE);
+        Node {
+            traffic,
+            frontend,
+            http,
+            _agent: agent,
+            _haproxy: haproxy,
+        }
+    }
+
+    /// What a real site would write, and `haplane enroll` would write for it.
+    fn haproxy_config(&self, frontend: &Port, checks: &Port) -> Config {
+        let mut sections = format!(
+            "frontend in\n  bind {}\n  default_backend web\n\nbackend web\n  balance roundrobin\n  \
+             default-server check inter 2s agent-check agent-inter 2s agent-addr {} agent-port {} \
+             slowstart 10s weight 100\n",
+            frontend.address(),
+            checks.address().ip(),
+            checks.number(),
+        );
+        for origin in &self.origins {
+            let name = origin.name();
+            let group = if name.starts_with("canary") {
+                " canary"
+            } else {
+                ""
+            };
+            let line = format!(
+                "  server {name} {} agent-send \"web/{name}{group}\\n\"\n",
+                origin.address()
+            );
+            sections.push_str(&line);
+        }
+        Config::new(&sections).global("max-spread-checks 1")
+    }
+
+    fn store(&self) -> String {
+        format!("dir:{}", self.folder.path.join("state").display())
+    }
+
+    fn run_haplane(&self, words: &[&str]) {
+        println!("$ haplane {}", words.join(" "));
+        let status = Command::new(&self.haplane)
+            .args(words)
+            .env("HAPLANE_STORE", self.store())
+            .status()
+            .unwrap();
+        assert!(status.success(), "haplane {words:?} ended with {status}");
+    }
+
+    fn explain(&self) {
+        println!(
+            "\nTwo HAProxy 2.8, each with an agent; four origins behind them, two are canary.\n"
+        );
+        for node in &self.nodes {
+            println!(
+                "  http://{}   its agent: http://{}/v1/rows",
+                node.frontend.address(),
+                node.http.address()
+            );
+        }
+        println!(
+            "\nIn a second terminal:\n\n  export HAPLANE_STORE={}\n  export PATH={}:$PATH\n\n  \
+             haplane set canary drain --reason 'trying it out'\n  haplane show\n  \
+             haplane clear canary\n\nCtrl-C ends everything.\n",
+            self.store(),
+            self.haplane.parent().unwrap().display(),
+        );
+    }
+
+    async fn report_for_ever(&self) {
+        let mut before = self.so_far();
+        loop {
+            sleep(Duration::from_secs(2)).await;
+            let now = self.so_far();
+            println!("{}", line(&since(&now, &before)));
+            before = now;
+        }
+    }
+
+    /// Drains and undrains the canaries, and shows where the traffic went.
+    async fn show_once(&self) -> ExitCode {
+        let canaries = |share: f64| move |seen: f64| (seen - share).abs() < 0.1;
+        let steps: [(&[&str], &str, f64); 3] = [
+            (&[], "before", 0.5),
+            (
+                &["set", "canary", "drain", "--reason", "demo"],
+                "drained",
+                0.0,
+            ),
+            (&["clear", "canary"], "after", 0.5),
+        ];
+        for (words, name, expected) in steps {
+            if !words.is_empty() {
+                self.run_haplane(words);
+            }
+            if !self.traffic_becomes(name, canaries(expected)).await {
+                println!("the traffic did not follow within {FOLLOWS_WITHIN:?}");
+                return ExitCode::FAILURE;
+            }
+        }
+        println!("the traffic followed each time");
+        ExitCode::SUCCESS
+    }
+
+    /// Waits until the canaries' share of one second's traffic is as expected on every node.
+    async fn traffic_becomes(&self, name: &str, expected: impl Fn(f64) -> bool) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < FOLLOWS_WITHIN {
+            let before = self.so_far();
+            sleep(Duration::from_secs(1)).await;
+            let seconds = since(&self.so_far(), &before);
+            if seconds
+                .iter()
+                .all(|shares| shares.answered() > 0 && expected(canary_share(shares)))
+            {
+                println!("{name:>8}: {}", line(&seconds));
+                return true;
+            }
+        }
+        false
+    }
+
+    fn so_far(&self) -> Vec<Shares> {
+        self.nodes
+            .iter()
+            .map(|node| node.traffic.so_far())
+            .collect()
+    }
+}
+
+fn since(now: &[Shares], before: &[Shares]) -> Vec<Shares> {
+    now.iter()
+        .zip(before)
+        .map(|(now, before)| now.since(before))
+        .collect()
+}
+
+fn canary_share(shares: &Shares) -> f64 {
+    ORIGINS
+        .iter()
+        .filter(|name| name.starts_with("canary"))
+        .map(|name| shares.share(name))
+        .sum()
+}
+
+/// The share of each origin over all nodes.
+fn line(nodes: &[Shares]) -> String {
+    let answered: u64 = nodes.iter().map(Shares::answered).sum();
+    let share = |name: &&str| {
+        let of: u64 = nodes.iter().map(|shares| shares.of(name)).sum();
+        let percent = (of * 100).checked_div(answered).unwrap_or(0);
+        format!("{name} {percent:>3}%")
+    };
+    let shares: Vec<String> = ORIGINS.iter().map(share).collect();
+    let failed: u64 = nodes.iter().map(Shares::failed).sum();
+    format!(
+        "{}   ({answered} requests, {failed} failed)",
+        shares.join("   ")
+    )
+}
+
+/// The demo's own folder in the checkout, removed at the end.
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn new() -> Self {
+        let path = std::env::current_dir().unwrap().join(".demo");
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(path.join("state")).unwrap();
+        Self { path }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// A program of the same build.
+fn beside_this_program(name: &str) -> PathBuf {
+    let this = std::env::current_exe().unwrap();
+    let examples = this.parent().and_then(Path::parent);
+    examples.unwrap().join(name)
+}
