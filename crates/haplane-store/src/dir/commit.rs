@@ -36,6 +36,29 @@ struct Intent<'a> {
 
 /// Carries a transaction out. Blocking.
 pub(super) fn commit(root: &Path, transaction: &Transaction) -> Result<Committed, CommitError> {
+    let Written {
+        committed,
+        journal,
+        _lock,
+    } = write_ahead(root, transaction)?;
+    if let Some(Err(error)) = journal.map(|journal| journal.carry_out(root)) {
+        // It is committed: readers see it, and the next writer goes on with it.
+        tracing::warn!(
+            "a write is committed but not carried out yet: {}",
+            error.story()
+        );
+    }
+    Ok(committed)
+}
+
+/// A transaction that cannot be undone any more, and is not in its place yet.
+struct Written {
+    committed: Committed,
+    journal: Option<Journal>,
+    _lock: Lock,
+}
+
+fn write_ahead(root: &Path, transaction: &Transaction) -> Result<Written, CommitError> {
     let changes = &transaction.changes;
     if changes.len() > MAX_KEYS {
         let what = format!(
@@ -49,28 +72,20 @@ pub(super) fn commit(root: &Path, transaction: &Transaction) -> Result<Committed
         .iter()
         .map(|change| holdable(root, change))
         .collect::<Result<_, _>>()?;
-    let _lock = Lock::take(root)?;
+    let lock = Lock::take(root)?;
     clear_up(root)?;
     let mut intents = check(changes, places)?;
-    let marker_place = root.join(marker::PATH);
-    let has_marker =
-        stamp_of(&marker_place).map_err(|source| failed("read", &marker_place, source))?;
-    if has_marker.is_none() {
-        let marker = Marker::new(fastrand::u64(..)).text(Timestamp::now());
-        intents.push(Intent {
-            path: marker::PATH,
-            place: marker_place,
-            before: None,
-            text: Some(format!("{marker}\n")),
-        });
-    }
-    let committed = |index| Committed {
-        index,
-        made_marker: has_marker.is_none(),
-    };
+    let marker = marker_intent(root)?;
+    let made_marker = marker.is_some();
+    intents.extend(marker);
     let index = read_index(root)?;
+    let written = |index, journal| Written {
+        committed: Committed { index, made_marker },
+        journal,
+        _lock: lock,
+    };
     if intents.is_empty() && transaction.log.is_none() {
-        return Ok(committed(index));
+        return Ok(written(index, None));
     }
     room(root, &intents)?;
     let index = index + 1;
@@ -78,14 +93,25 @@ pub(super) fn commit(root: &Path, transaction: &Transaction) -> Result<Committed
     let journal = preparation.journal(index, intents, transaction.log.as_ref())?;
     journal.commit(root, &preparation.next_name())?;
     preparation.keep();
-    if let Err(error) = journal.carry_out(root) {
-        // It is committed: readers see it, and the next writer goes on with it.
-        tracing::warn!(
-            "a write is committed but not carried out yet: {}",
-            error.story()
-        );
+    Ok(written(index, Some(journal)))
+}
+
+/// The marker, if there is none yet.
+fn marker_intent(root: &Path) -> Result<Option<Intent<'static>>, StoreError> {
+    let place = root.join(marker::PATH);
+    if stamp_of(&place)
+        .map_err(|source| failed("read", &place, source))?
+        .is_some()
+    {
+        return Ok(None);
     }
-    Ok(committed(index))
+    let marker = Marker::new(fastrand::u64(..)).text(Timestamp::now());
+    Ok(Some(Intent {
+        path: marker::PATH,
+        place,
+        before: None,
+        text: Some(format!("{marker}\n")),
+    }))
 }
 
 /// `haplane init` makes the folder. No other command does: a folder that should be there and is not
@@ -322,7 +348,12 @@ impl<'a> Preparation<'a> {
             None => None,
         };
         let (index_file, _) = self.write(&index_text(index))?;
-        Ok(Journal::new(index, index_file, log, steps))
+        Ok(Journal {
+            index,
+            index_file,
+            log,
+            steps,
+        })
     }
 
     fn log(
@@ -386,3 +417,6 @@ impl Drop for Preparation<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

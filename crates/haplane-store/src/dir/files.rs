@@ -98,9 +98,10 @@ pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     fs::File::open(path)?.sync_all()
 }
 
-/// The stamp of the file that is there now, if one is.
+/// The stamp of the file that is there now, if one is. A folder is none.
 pub(super) fn stamp_of(path: &Path) -> io::Result<Option<Stamp>> {
     match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(None),
         Ok(metadata) => Ok(Some(Stamp::of(&metadata))),
         Err(error) if is_absence(&error) => Ok(None),
         Err(error) => Err(error),

@@ -28,7 +28,7 @@ pub(super) struct Journal {
     /// The index that it brings.
     pub(super) index: u64,
     /// The file that holds this index already.
-    index_file: String,
+    pub(super) index_file: String,
     /// Its log entry.
     pub(super) log: Option<LoggedAs>,
     pub(super) steps: Vec<Step>,
@@ -83,20 +83,6 @@ impl Step {
 }
 
 impl Journal {
-    pub(super) fn new(
-        index: u64,
-        index_file: String,
-        log: Option<LoggedAs>,
-        steps: Vec<Step>,
-    ) -> Self {
-        Self {
-            index,
-            index_file,
-            log,
-            steps,
-        }
-    }
-
     /// The journal that waits to be carried out, if one does.
     pub(super) fn read(root: &Path) -> Result<Option<Self>, StoreError> {
         let path = root.join(JOURNAL);
@@ -195,8 +181,12 @@ impl Step {
                 Ok(())
             }
             Some(after) if progress == Progress::Waiting => {
-                make_room(&path)?;
-                settle(root, &after.file, &after.text, &path)
+                match make_room(&path) {
+                    // Since the commit, a person has put a file where a folder is needed, or the
+                    // other way round. It counts more, as every file of a person's does.
+                    Err(error) if is_in_the_way(&error) => Ok(()),
+                    made => made.and_then(|()| settle(root, &after.file, &after.text, &path)),
+                }
             }
             Some(_) => Ok(()),
         }
@@ -225,6 +215,15 @@ fn make_room(path: &Path) -> io::Result<()> {
         remove_empty_tree(path)?;
     }
     Ok(())
+}
+
+fn is_in_the_way(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotADirectory
+            | io::ErrorKind::AlreadyExists
+            | io::ErrorKind::DirectoryNotEmpty
+    )
 }
 
 fn remove_empty_tree(folder: &Path) -> io::Result<()> {
