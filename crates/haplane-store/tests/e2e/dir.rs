@@ -11,11 +11,22 @@ pub(crate) struct Folder(TempDir);
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        let folder = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir(folder.root()).unwrap();
+        folder
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.beside("state")
     }
 
     pub(crate) fn file(&self, path: &str) -> PathBuf {
-        self.0.path().join(path)
+        self.root().join(path)
+    }
+
+    /// A place outside of the store.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
     }
 }
 
@@ -33,7 +44,7 @@ impl Bench for Folder {
     type Store = DirStore;
 
     fn open(&self) -> DirStore {
-        DirStore::new(self.0.path().to_owned())
+        DirStore::new(self.root())
     }
 
     async fn put(&self, path: &str, text: &str) {

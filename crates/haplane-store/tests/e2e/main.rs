@@ -14,6 +14,7 @@ mod access;
 mod consul;
 mod contract;
 mod dir;
+mod dir_faults;
 mod follower;
 mod guard;
 mod lies;
