@@ -288,7 +288,6 @@ async fn services_are_announced_found_and_forgotten() {
             url: "http://127.0.0.1:1/readyz".into(),
             interval: "1s".into(),
             timeout: "1s".into(),
-            deregister_critical_service_after: "24h".into(),
         },
     };
     client.register(&registration).await.unwrap();
