@@ -43,6 +43,8 @@ pub struct RowReport {
     pub asked_ago: Duration,
     /// The agent's verdict.
     pub verdict: Verdict,
+    /// The agent's reason for it, where it gives one.
+    pub cause: Option<String>,
     /// What HAProxy shows, as the agent tells it.
     pub observed: Option<serde_json::Value>,
 }
@@ -233,6 +235,13 @@ fn row_trouble(
     all_keys: &BTreeSet<&Key>,
     scope: &Scope,
 ) -> Option<String> {
+    let ago = duration::print(Duration::from_secs(row.asked_ago.as_secs()));
+    let told = |why: String| Some(row.cause.clone().unwrap_or(why));
+    if row.verdict == Verdict::Silent {
+        return told(format!(
+            "has not asked for {ago}: HAProxy is stopped, its agent check is disabled, or the row is gone"
+        ));
+    }
     let lacking = all_keys
         .iter()
         .find(|key| scope.cares_for(key) && !row.keys.contains(key));
@@ -241,19 +250,15 @@ fn row_trouble(
             "its agent-send lacks {key}, which other nodes send for this row"
         ));
     }
-    let ago = duration::print(Duration::from_secs(row.asked_ago.as_secs()));
     match row.verdict {
-        Verdict::Silent => Some(format!(
-            "has not asked for {ago}: HAProxy is stopped, its agent check is disabled, or the row is gone"
-        )),
         _ if row.index < index => Some(format!("has not asked since the write (last {ago} ago)")),
-        Verdict::Diverged => Some(
+        Verdict::Diverged => told(
             "HAProxy shows something else than was answered: set by hand on its socket, or its agent \
              check does not arrive"
                 .to_owned(),
         ),
-        Verdict::Pending => Some("answered, not yet seen in HAProxy".to_owned()),
-        Verdict::Converged | Verdict::Unobserved => None,
+        Verdict::Pending => told("answered, not yet seen in HAProxy".to_owned()),
+        Verdict::Silent | Verdict::Converged | Verdict::Unobserved => None,
     }
 }
 

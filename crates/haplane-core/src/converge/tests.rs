@@ -13,6 +13,7 @@ fn row(line: &str, index: u64, verdict: Verdict) -> RowReport {
         index,
         asked_ago: Duration::from_millis(800),
         verdict,
+        cause: None,
         observed: None,
     }
 }

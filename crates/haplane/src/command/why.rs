@@ -40,6 +40,7 @@ struct Said {
     asked_ms_ago: u64,
     observed: Option<Json>,
     verdict: String,
+    why: Option<String>,
     enrolled: Option<bool>,
 }
 
@@ -140,6 +141,7 @@ fn said_by(node: &Node, row: &Key) -> Vec<Said> {
         asked_ms_ago: answer.asked_ms_ago,
         observed: answer.observed.clone(),
         verdict: answer.verdict.clone(),
+        why: answer.why.clone(),
         enrolled: answer.enrolled,
     };
     let of_row = node.rows.iter().filter(|answer| answer.row == row.as_str());
@@ -217,7 +219,14 @@ fn key_table(asked: &[AskedKey], now: Timestamp) -> Table {
 }
 
 fn node_table(said: &[Said]) -> Table {
-    let mut table = Table::new(&["NODE", "ANSWERED", "ASKED", "HAPROXY SHOWS", "VERDICT"]);
+    let mut table = Table::new(&[
+        "NODE",
+        "ANSWERED",
+        "ASKED",
+        "HAPROXY SHOWS",
+        "VERDICT",
+        "WHY",
+    ]);
     for one in said {
         let shows = one.observed.as_ref().map(shown_state).unwrap_or_default();
         let style = match one.verdict.as_str() {
@@ -236,6 +245,7 @@ fn node_table(said: &[Said]) -> Table {
             format!("{} ms ago", one.asked_ms_ago).into(),
             shows.into(),
             Cell::styled(one.verdict.clone(), style),
+            one.why.clone().unwrap_or_default().into(),
         ]);
     }
     table

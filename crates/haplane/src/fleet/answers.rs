@@ -73,20 +73,27 @@ pub struct RowAnswer {
     pub observed: Option<Value>,
     /// The agent's word on it.
     pub verdict: String,
+    /// Its reason for it.
+    #[serde(alias = "cause")]
+    pub why: Option<String>,
     /// Whether its server line has an agent check, where that is observed.
     pub enrolled: Option<bool>,
 }
 
 impl RowAnswer {
-    /// The row and its keys, unless it is a free slot or not what an agent of ours says.
+    /// The row and its keys, unless it is a free slot, not enrolled, or not what an agent of ours
+    /// says. Of a row that never asked only its own key is known.
     pub fn keys(&self) -> Option<(Key, Vec<Key>)> {
+        if self.enrolled == Some(false) {
+            return None;
+        }
         let row: Key = self.row.parse().ok()?;
-        let keys: Vec<Key> = self
-            .keys
-            .iter()
-            .filter_map(|key| key.parse().ok())
-            .collect();
-        (!keys.is_empty()).then_some((row, keys))
+        let keys = self.keys.iter().filter_map(|key| key.parse().ok());
+        let mut keys: Vec<Key> = keys.collect();
+        if keys.is_empty() {
+            keys.push(row.clone());
+        }
+        Some((row, keys))
     }
 
     /// The verdict; an unknown word is one of a newer version, and no proof.
@@ -113,6 +120,7 @@ impl RowAnswer {
             index: self.index,
             asked_ago: Duration::from_millis(self.asked_ms_ago),
             verdict: self.verdict(),
+            cause: self.why.clone(),
             observed: self.observed.clone(),
         })
     }

@@ -42,6 +42,13 @@ impl Launch {
         Self::on(format!("consul:{}", consul.url()))
     }
 
+    /// An agent of this name on this Consul, where it registers.
+    pub(crate) fn registered(consul: &Consul, node: &str) -> Self {
+        let mut launch = Self::on_consul(consul).with("HAPLANE_NODE", node);
+        launch.flags.clear();
+        launch
+    }
+
     /// With these flags.
     pub(crate) fn flags(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|&flag| flag.to_owned()));

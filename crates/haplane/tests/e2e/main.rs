@@ -17,4 +17,8 @@ mod agent_resolution;
 mod command;
 mod consul_acl;
 mod consul_writes;
+mod drains;
+mod fleet;
+mod guards;
 mod haproxy_rows;
+mod proof;

@@ -41,6 +41,11 @@ impl Haplane {
         }
     }
 
+    /// With whatever store the configuration names.
+    pub(crate) fn without_store() -> Self {
+        Self::on("")
+    }
+
     pub(crate) fn with(&self, variable: &str, value: &str) -> Self {
         let mut one = self.clone();
         one.variables.push((variable.to_owned(), value.to_owned()));

@@ -1,0 +1,145 @@
+//! Out of rotation and back, interrupted and contradicted.
+
+use std::time::{Duration, Instant};
+
+use haplane_testkit::eventually::eventually;
+use serde_json::json;
+
+use crate::agent_process::PATIENCE;
+use crate::command::{Haplane, run_of};
+use crate::fleet::Fleet;
+
+async fn becomes(fleet: &Fleet, key: &str, value: &str) {
+    eventually(
+        &format!("{key} = {value}"),
+        PATIENCE,
+        async || match fleet.value(key).await {
+            Some(text) if text == value => Ok(()),
+            other => Err(other),
+        },
+    )
+    .await;
+}
+
+fn in_background(haplane: &Haplane, words: &[&str]) -> std::process::Child {
+    let mut command = haplane.command(words);
+    command
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    command.spawn().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_ends_in_maint_and_its_way_back_ramps() {
+    let fleet = Fleet::start(2).await;
+    let done = fleet
+        .haplane
+        .run(&[
+            "drain",
+            "-z",
+            "us-east1-b",
+            "--grace",
+            "1s",
+            "--wait",
+            "--json",
+        ])
+        .exits(0)
+        .json();
+    assert_eq!(
+        done["changed"],
+        json!([{"key": "web/gke-us-east1-b-web", "before": null, "after": "maint"}])
+    );
+    assert_eq!(done["rows"], json!(["web/gke-us-east1-b-web"]));
+    assert_eq!(
+        done["backends"],
+        json!([{"backend": "web", "before": 100, "after": 66}])
+    );
+    assert_eq!(done["waited"]["converged"], true);
+    let log = fleet.haplane.run(&["log", "--json"]).exits(0).json();
+    assert_eq!(
+        log["entries"].as_array().unwrap().len(),
+        2,
+        "drain, then maint"
+    );
+
+    let ready = fleet
+        .haplane
+        .run(&["ready", "web/gke-us-east1-b-web", "--wait"])
+        .exits(0);
+    assert!(
+        !ready.stderr.contains("slowstart"),
+        "from maint it ramps: {}",
+        ready.stderr
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_who_says_ready_during_the_drain_is_obeyed() {
+    let fleet = Fleet::start(1).await;
+    let drain = in_background(
+        &fleet.haplane,
+        &["canary", "--disable", "--grace", "3s", "--json"],
+    );
+    becomes(&fleet, "canary", "drain").await;
+    let bob = fleet.haplane.with("USER", "bob");
+    bob.run(&["set", "canary", "ready"]).exits(0);
+    let drain = run_of(drain.wait_with_output().unwrap()).exits(3);
+    assert_eq!(
+        fleet.value("canary").await.unwrap(),
+        "ready",
+        "never maint over somebody's ready"
+    );
+    assert!(drain.stderr.contains("bob"), "{}", drain.stderr);
+    assert_eq!(drain.json()["changed"][0]["after"], "drain");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_drain_goes_on_with_the_rest_of_its_grace() {
+    let fleet = Fleet::start(1).await;
+    let begun = Instant::now();
+    let words = ["drain", "canary", "--grace", "5s"];
+    let mut drain = in_background(&fleet.haplane, &words);
+    becomes(&fleet, "canary", "drain").await;
+    drain.kill().unwrap();
+    drain.wait().unwrap();
+    let changed = fleet
+        .haplane
+        .run(&["drain", "canary", "--grace", "5s", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(
+        changed["changed"],
+        json!([{"key": "canary", "before": "drain", "after": "maint"}])
+    );
+    assert!(
+        begun.elapsed() >= Duration::from_secs(5),
+        "not shorter than the grace"
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(9),
+        "not a whole grace more"
+    );
+    let again = fleet
+        .haplane
+        .run(&["drain", "canary", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(again["changed"], json!([]), "done is done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_away_during_the_drain_loses_no_step() {
+    let mut fleet = Fleet::start(1).await;
+    let drain = in_background(
+        &fleet.haplane,
+        &["drain", "canary", "--grace", "2s", "--json"],
+    );
+    becomes(&fleet, "canary", "drain").await;
+    fleet.consul.kill();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    fleet.consul.launch();
+    fleet.consul.ready().await;
+    run_of(drain.wait_with_output().unwrap()).exits(0);
+    assert_eq!(fleet.value("canary").await.unwrap(), "maint");
+}

@@ -1,0 +1,201 @@
+//! What a writer is kept from doing by mistake.
+
+use haplane_testkit::consul::{Consul, Options};
+use serde_json::{Value, json};
+
+use crate::command::Haplane;
+use crate::fleet::Fleet;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slips_floors_and_forgotten_groups() {
+    let fleet = Fleet::start(1).await;
+    let haplane = &fleet.haplane;
+
+    let slip = haplane.run(&["set", "canry", "drain"]).exits(3);
+    assert!(
+        slip.stderr.contains("did you mean canary?"),
+        "{}",
+        slip.stderr
+    );
+    haplane.run(&["set", "canry", "drain", "--force"]).exits(0);
+    haplane.run(&["clear", "canry"]).exits(0);
+    haplane.run(&["drain", "web/*mars*"]).exits(3);
+    haplane.run(&["drain", "-z", "mars"]).exits(3);
+
+    let refused = haplane
+        .run(&[
+            "set",
+            "web/*",
+            "drain",
+            "--min-ready",
+            "50%",
+            "--dry-run",
+            "--json",
+        ])
+        .exits(3);
+    assert!(
+        refused.stderr.contains("web 100% -> 0%"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(refused.json()["changed"], json!([]));
+    haplane
+        .run(&["set", "-z", "us-east1-b", "drain", "--min-ready", "50%"])
+        .exits(0);
+    haplane
+        .run(&["set", "-z", "us-east1-c", "drain", "--min-ready", "50%"])
+        .exits(3);
+    haplane
+        .run(&[
+            "set",
+            "-z",
+            "us-east1-c",
+            "drain",
+            "--min-ready",
+            "50%",
+            "--force-below-floor",
+        ])
+        .exits(0);
+
+    haplane.run(&["set", "canary", "drain"]).exits(0);
+    haplane
+        .run(&["set", "canary_web/gke-cny-web", "drain"])
+        .exits(0);
+    let kept = haplane
+        .run(&["ready", "canary_web/gke-cny-web", "--json"])
+        .exits(0);
+    assert_eq!(
+        kept.json()["kept_out"],
+        json!([{"row": "canary_web/gke-cny-web", "key": "canary", "value": "drain"}])
+    );
+    let explicit = haplane
+        .run(&["ready", "canary_web/gke-cny-web", "--explicit", "--json"])
+        .exits(0);
+    assert_eq!(explicit.json()["kept_out"], json!([]));
+    assert_eq!(
+        fleet.value("canary_web/gke-cny-web").await.unwrap(),
+        "ready"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ramp_goes_step_by_step_and_stops_when_somebody_interferes() {
+    let fleet = Fleet::start(1).await;
+    let words = [
+        "ramp",
+        "canary",
+        "25%,50%,100%",
+        "--every",
+        "1s",
+        "--wait",
+        "--json",
+    ];
+    let ramp = fleet.haplane.run(&words).exits(0).json();
+    assert_eq!(
+        ramp["changed"],
+        json!([{"key": "canary", "before": null, "after": "100%"}])
+    );
+    let log = fleet.haplane.run(&["log", "--json"]).exits(0).json();
+    let steps: Vec<&Value> = log["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| &entry["changes"][0]["after"])
+        .collect();
+    assert_eq!(json!(steps), json!(["100%", "50%", "25%"]));
+    let row = fleet.balancers[0]
+        .haproxy
+        .server("canary_web/gke-cny-web")
+        .await;
+    assert_eq!(row.number("srv_uweight"), row.number("srv_iweight"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_can_demand_a_yes() {
+    let consul = Consul::start(Options::new()).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = format!(
+        "store = \"dir:/nowhere\"\n[env.gprd]\nstore = \"consul:{}\"\nconfirm = true\n\
+         dashboard = \"https://dashboards.example/canary\"\n",
+        consul.url()
+    );
+    std::fs::write(file.path(), text).unwrap();
+    let haplane = Haplane::without_store().with("HAPLANE_CONFIG", file.path().to_str().unwrap());
+    let refused = haplane
+        .run(&["--env", "gprd", "set", "canary", "drain", "--json"])
+        .exits(3);
+    assert!(refused.stderr.contains("--yes"), "{}", refused.stderr);
+    assert!(consul.get("haplane/state/canary").await.is_none());
+    haplane
+        .run(&["--env", "gprd", "set", "canary", "drain", "--dry-run"])
+        .exits(0);
+    haplane
+        .run(&["--env", "gprd", "set", "canary", "drain", "--yes"])
+        .exits(0);
+    let status = haplane
+        .run(&["canary", "--status", "--env", "gprd", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(status["dashboard"], "https://dashboards.example/canary");
+    let slip = haplane.run(&["show", "--env", "gprod"]).exits(2);
+    assert!(
+        slip.stderr.contains("did you mean gprd?"),
+        "{}",
+        slip.stderr
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_writers_at_once_leave_one_history() {
+    let consul = Consul::start(Options::new()).await;
+    let haplane = Haplane::on(format!("consul:{}", consul.url()));
+    haplane.run(&["init"]).exits(0);
+    let writers: Vec<_> = (0..20)
+        .map(|n| {
+            let (first, second) = (format!("k{}", n % 3), format!("k{}", (n + 1) % 3));
+            let weight = format!("{n}%");
+            let mut command = haplane.command(&["set", &first, &second, &weight, "--json"]);
+            command
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::piped());
+            command.spawn().unwrap()
+        })
+        .collect();
+    let mut written = 0;
+    for writer in writers {
+        let run = crate::command::run_of(writer.wait_with_output().unwrap());
+        match run.exit {
+            0 => written += 1,
+            3 => assert!(run.stderr.contains("meanwhile"), "{run:?}"),
+            _ => panic!("{run:?}"),
+        }
+    }
+    assert!(written >= 1);
+    let log = haplane
+        .run(&["log", "--limit", "100", "--json"])
+        .exits(0)
+        .json();
+    let entries = log["entries"].as_array().unwrap();
+    assert_eq!(
+        entries.len(),
+        written,
+        "who succeeded is in the log, who did not is not"
+    );
+    // Each key's history is a chain: what one found is what another left.
+    for key in ["k0", "k1", "k2"] {
+        let changes: Vec<&Value> = entries
+            .iter()
+            .flat_map(|entry| entry["changes"].as_array().unwrap())
+            .filter(|change| change["key"] == key)
+            .collect();
+        let now = consul.get(&format!("haplane/state/{key}")).await;
+        let mut value = now.map_or(json!(null), |entry| {
+            json!(String::from_utf8(entry.value).unwrap())
+        });
+        for _ in 0..changes.len() {
+            let wrote = changes.iter().find(|change| change["after"] == value);
+            value = wrote.unwrap_or_else(|| panic!("nobody wrote {value} to {key}: {changes:?}"))["before"].clone();
+        }
+        assert_eq!(value, json!(null), "{key}: {changes:?}");
+    }
+}

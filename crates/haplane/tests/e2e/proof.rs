@@ -1,0 +1,167 @@
+//! The proof that a write took, and who is named when it did not.
+
+use haplane_testkit::eventually::eventually;
+use serde_json::json;
+
+use crate::fleet::{Fleet, LONG_SILENCE, laggards};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_command_reaches_every_load_balancer_and_says_so() {
+    let fleet = Fleet::start(3).await;
+    let words = [
+        "canary",
+        "--disable",
+        "--drain-only",
+        "--wait",
+        "--reason",
+        "bad",
+        "--json",
+    ];
+    let run = fleet.haplane.run(&words).exits(0);
+    let done = run.json();
+    assert_eq!(
+        done["rows"],
+        json!(["canary_web/gke-cny-web", "canary_web/gke-cny-web2"])
+    );
+    let waited = &done["waited"];
+    assert_eq!(waited["converged"], true);
+    assert_eq!(waited["nodes"], json!({"total": 3, "converged": 3}));
+    assert_eq!(waited["rows"], json!({"total": 2, "converged": 2}));
+    assert_eq!(waited["laggards"], json!([]));
+    for balancer in &fleet.balancers {
+        let row = balancer.haproxy.server("canary_web/gke-cny-web").await;
+        assert_eq!(row.number("srv_admin_state") & 8, 8, "HAProxy drains it");
+    }
+
+    let status = fleet
+        .haplane
+        .run(&["canary", "--status", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(status["active"], false);
+    assert_eq!(
+        (&status["value"], &status["by"]),
+        (&json!("drain"), &json!("alice"))
+    );
+    fleet.haplane.run(&["canary", "--is-active"]).exits(7);
+
+    let why = fleet
+        .haplane
+        .run(&["why", "canary_web/gke-cny-web", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(why["keys"][1]["key"], "canary");
+    assert_eq!(why["keys"][1]["decides"], true);
+    assert_eq!(why["nodes"].as_array().unwrap().len(), 3);
+    assert_eq!(why["nodes"][2]["answer"], "drain");
+    assert_eq!(why["meta"]["reason"], "bad");
+    let unknown = fleet
+        .haplane
+        .run(&["why", "canary_web/gke-cny-wbe"])
+        .exits(3);
+    assert!(
+        unknown
+            .stderr
+            .contains("did you mean canary_web/gke-cny-web"),
+        "{unknown:?}"
+    );
+
+    let back = fleet
+        .haplane
+        .run(&["canary", "--enable", "--wait", "--json"])
+        .exits(0);
+    assert!(
+        back.stderr.contains("slowstart"),
+        "leaving drain does not ramp: {}",
+        back.stderr
+    );
+    fleet.haplane.run(&["canary", "--is-active"]).exits(0);
+    let status = fleet.haplane.run(&["status", "--json"]).exits(0).json();
+    assert_eq!(status["nodes"].as_array().unwrap().len(), 3);
+    assert_eq!(status["rows"][0]["desired"], "ready");
+    assert_eq!(status["unused_keys"], json!([]));
+    let log = fleet.haplane.run(&["log", "--json"]).exits(0).json();
+    assert_eq!(log["entries"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        log["entries"][0]["changes"][0]["after"],
+        json!(null),
+        "newest first"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_does_not_do_it_is_named() {
+    let mut fleet = Fleet::start(3).await;
+
+    // An agent that is stopped.
+    fleet.balancers[0].agent.process().kill();
+    let run = fleet
+        .haplane
+        .run(&[
+            "set",
+            "canary",
+            "drain",
+            "--wait",
+            "--timeout",
+            "3s",
+            "--json",
+        ])
+        .exits(4);
+    let document = run.json();
+    assert_eq!(
+        document["changed"][0]["after"], "drain",
+        "it is written all the same"
+    );
+    assert_eq!(document["error"]["exit"], 4);
+    let named = laggards(&document["waited"]);
+    assert_eq!(named.len(), 1, "{named:?}");
+    assert!(named[0].starts_with("lb-01 *: its agent at"), "{named:?}");
+    let launch = fleet.balancers[0].launch.clone();
+    fleet.balancers[0].agent.replace(&launch);
+    fleet.haplane.run(&["wait", "--json"]).exits(0);
+
+    // An HAProxy that is stopped, and one row of another that does not ask any more.
+    fleet.balancers[1].haproxy.kill().await;
+    fleet.balancers[2]
+        .haproxy
+        .command("disable agent canary_web/gke-cny-web")
+        .await;
+    eventually("silence", LONG_SILENCE, async || {
+        let run = fleet
+            .haplane
+            .run(&["wait", "canary", "--timeout", "0s", "--json"]);
+        let named = laggards(&run.json());
+        let silent = named.iter().filter(|one| one.contains("not asked")).count();
+        if run.exit == 4 && silent == 3 {
+            Ok(())
+        } else {
+            Err(named)
+        }
+    })
+    .await;
+    let run = fleet
+        .haplane
+        .run(&["wait", "canary", "--timeout", "0s", "--json"])
+        .exits(4);
+    let named = laggards(&run.json());
+    assert!(
+        named[0].starts_with("lb-02 canary_web/gke-cny-web:"),
+        "{named:?}"
+    );
+    assert!(
+        named[2].starts_with("lb-03 canary_web/gke-cny-web:"),
+        "{named:?}"
+    );
+    assert_eq!(run.json()["nodes"], json!({"total": 3, "converged": 1}));
+
+    // Gone for good.
+    fleet.balancers[1].agent.process().kill();
+    fleet.haplane.run(&["forget", "lb-02", "--json"]).exits(0);
+    fleet.haplane.run(&["forget", "lb-02"]).exits(3);
+    fleet.balancers[2]
+        .haproxy
+        .command("enable agent canary_web/gke-cny-web")
+        .await;
+    let waited = fleet.haplane.run(&["wait", "--json"]).exits(0).json();
+    assert_eq!(waited["nodes"], json!({"total": 2, "converged": 2}));
+}
