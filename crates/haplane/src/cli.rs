@@ -1,5 +1,6 @@
 //! The command line: what can be typed.
 
+mod haproxy_options;
 mod help;
 mod options;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, Args, CommandFactory, Parser, Subcommand, ValueHint};
 use haplane_daemon::settings::{KEYS, KeyDoc};
 
+pub use haproxy_options::*;
 pub use options::*;
 
 /// A control plane for HAProxy: desired state in one store, pulled by every
@@ -57,6 +59,8 @@ pub enum Command {
     Set(SetOptions),
     /// Delete keys: their rows go back to what their other keys say
     Clear(ClearOptions),
+    /// What in haproxy.cfg, a state file or the process will bite
+    Audit(AuditOptions),
     /// The fleet: nodes, store, rows, forgotten drains
     Status(StatusOptions),
     /// Every layer of one row: who wants what, what was answered, what HAProxy does

@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub mod agent;
+pub mod audit;
 pub mod canary;
 pub mod clear;
 pub mod completions;

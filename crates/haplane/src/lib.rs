@@ -8,6 +8,7 @@ pub mod command;
 pub mod config;
 pub mod exit;
 pub mod fleet;
+pub mod haproxy_files;
 pub mod identity;
 pub mod knowledge;
 #[cfg(test)]
@@ -60,7 +61,7 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         Err(error) => return not_parsed(&error, &Output::new(wants_json)).into(),
     };
     let output = Output::new(cli.common.json);
-    if let Some(exit) = without_settings(&cli.command, &output) {
+    if let Some(exit) = without_settings(&cli, &output) {
         return exit.into();
     }
     let read = Source::read(
@@ -102,10 +103,9 @@ fn in_session(session: &Session, command: &Command) -> Exit {
 
 async fn dispatch(session: &Session, command: &Command) -> Result<Report, Failure> {
     match command {
-        Command::Agent(_) | Command::Completions(_) | Command::Man(_) => Err(Failure::new(
-            Exit::Unexpected,
-            "this command needs no store",
-        )),
+        Command::Agent(_) | Command::Audit(_) | Command::Completions(_) | Command::Man(_) => Err(
+            Failure::new(Exit::Unexpected, "this command needs no store"),
+        ),
         Command::Drain(options) => command::drain::run(session, options).await,
         Command::Ready(options) => command::ready::run(session, options).await,
         Command::Ramp(options) => command::ramp::run(session, options).await,
@@ -123,8 +123,11 @@ async fn dispatch(session: &Session, command: &Command) -> Result<Report, Failur
 }
 
 /// Commands for packagers and shells: no configuration is read for them.
-fn without_settings(command: &Command, output: &Output) -> Option<Exit> {
-    let done = match command {
+fn without_settings(cli: &Cli, output: &Output) -> Option<Exit> {
+    let done = match &cli.command {
+        Command::Audit(options) => {
+            return Some(command::audit::run(options, output, cli.common.json));
+        }
         Command::Completions(options) => {
             command::completions::script(&options.shell).map(|script| output.text(&script))
         }

@@ -8,12 +8,13 @@ use haplane_daemon::settings::KeyDoc;
 use crate::exit::Exit;
 
 /// The commands by task, in the order of a day's work.
-const TASKS: [(&str, &[&str]); 4] = [
+const TASKS: [(&str, &[&str]); 5] = [
     (
         "Change what takes traffic",
         &["drain", "ready", "ramp", "canary", "set", "clear"],
     ),
     ("Look", &["status", "why", "wait", "show", "log"]),
+    ("Check haproxy.cfg and reloads", &["audit"]),
     ("Run beside HAProxy", &["agent"]),
     ("Set up", &["init", "forget", "completions", "man"]),
 ];

@@ -1,0 +1,56 @@
+//! The options of the commands that look at haproxy.cfg.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use haplane_haproxy::HaproxyVersion;
+
+use crate::haproxy_files::DEFAULT_CONFIG;
+
+/// Options of `haplane audit`.
+#[derive(Debug, Args)]
+pub struct AuditOptions {
+    /// haproxy.cfg, or a folder of *.cfg; several in HAProxy's order
+    #[arg(short, long = "file", value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::AnyPath)]
+    pub files: Vec<PathBuf>,
+    /// Server-state file to look at instead of the one that the configuration names
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub state_file: Option<PathBuf>,
+    /// Compare with the running process, through its Runtime API socket (level user is enough)
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub socket: Option<PathBuf>,
+    /// Say what every row will be after a reload
+    #[arg(long)]
+    pub forecast: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = AuditFormat::Text, value_name = "FORMAT")]
+    pub format: AuditFormat,
+    /// Exit 6 when there is a finding at least this bad
+    #[arg(long, value_enum, default_value_t = FailOn::Warning, value_name = "SEVERITY")]
+    pub fail_on: FailOn,
+    /// The HAProxy that reads the files, e.g. 2.8.25 [default: that of --socket]
+    #[arg(long, value_name = "VERSION")]
+    pub haproxy_version: Option<HaproxyVersion>,
+}
+
+/// How findings are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum AuditFormat {
+    /// For people
+    Text,
+    /// One JSON document
+    Json,
+    /// SARIF 2.1.0, for code-scanning pages
+    Sarif,
+}
+
+/// From which severity on the exit status says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FailOn {
+    /// What will break something
+    Error,
+    /// What will surprise
+    Warning,
+    /// What is worth knowing
+    Note,
+}

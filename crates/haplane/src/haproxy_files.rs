@@ -1,0 +1,143 @@
+//! haproxy.cfg and server-state files on this machine, read as HAProxy would find them.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use haplane_haproxy::HaproxyVersion;
+use haplane_haproxy::cfg::{Config, Context, Environment, SourceFile, StateSource, folder_order};
+use haplane_haproxy::forecast::StateFiles;
+use haplane_haproxy::server_state::StateFile;
+
+use crate::exit::Failure;
+
+/// Where HAProxy's packages put its configuration.
+pub const DEFAULT_CONFIG: &str = "/etc/haproxy/haproxy.cfg";
+
+/// More than any real configuration; the parser says what it makes of the rest.
+const MOST_BYTES: u64 = (64 << 20) + 1;
+
+/// Reads files and folders in the order in which HAProxy reads them.
+pub fn read_config(paths: &[PathBuf], version: Option<HaproxyVersion>) -> Result<Config, Failure> {
+    let mut files = Vec::new();
+    for path in in_haproxys_order(paths)? {
+        let bytes = read_bounded(&path).map_err(|error| cannot_read(&path, &error))?;
+        files.push(SourceFile::new(path.display().to_string(), bytes));
+    }
+    if files.is_empty() {
+        let names: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        return Err(Failure::usage(format!(
+            "no *.cfg file in {}",
+            names.join(", ")
+        )));
+    }
+    let environment = Environment::from_pairs(std::env::vars_os().map(|(name, value)| {
+        (
+            name.to_string_lossy().into_owned(),
+            value.to_string_lossy().into_owned(),
+        )
+    }));
+    Ok(Config::parse(
+        files,
+        &Context {
+            environment,
+            version,
+        },
+    ))
+}
+
+/// The files themselves; of a folder, those that HAProxy takes.
+fn in_haproxys_order(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in paths {
+        let kind = fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
+        if !kind.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let entries = entries.map_err(|error| cannot_read(path, &error))?;
+        let names: Vec<String> = entries
+            .iter()
+            .filter(|entry| fs::metadata(entry.path()).is_ok_and(|kind| kind.is_file()))
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        files.extend(
+            folder_order(names.iter().map(String::as_str))
+                .into_iter()
+                .map(|name| path.join(name)),
+        );
+    }
+    Ok(files)
+}
+
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?
+        .take(MOST_BYTES)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn cannot_read(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("cannot read {}: {error}", path.display()))
+}
+
+/// The server-state files of a configuration, and under which name the global one is known.
+#[derive(Debug, Default)]
+pub struct StateOnDisk {
+    /// Their content; a file that does not exist is none.
+    pub files: StateFiles,
+    /// The global one's path.
+    pub global_name: Option<String>,
+}
+
+/// Reads the files that the configuration names, or `instead` in place of the global one.
+pub fn read_state(config: &Config, instead: Option<&Path>) -> Result<StateOnDisk, Failure> {
+    let mut state = StateOnDisk::default();
+    let global = match (instead, &config.global().server_state_file) {
+        (Some(path), _) => Some(path.to_owned()),
+        (None, Some(named)) => Some(in_base(config, &named.value)),
+        (None, None) => None,
+    };
+    if let Some(path) = global {
+        state.global_name = Some(path.display().to_string());
+        state.files.global = read_state_file(&path)?;
+        if instead.is_some() && state.files.global.is_none() {
+            return Err(Failure::usage(format!(
+                "cannot read {}: there is no such file",
+                path.display()
+            )));
+        }
+    }
+    for backend in config
+        .backends()
+        .iter()
+        .filter(|one| one.settings.state_source.value == StateSource::Local)
+    {
+        if let Some(file) = read_state_file(&in_base(config, backend.local_state_file()))? {
+            state.files.local.insert(backend.name.clone(), file);
+        }
+    }
+    Ok(state)
+}
+
+/// A relative name counts from `server-state-base`.
+fn in_base(config: &Config, name: &str) -> PathBuf {
+    match &config.global().server_state_base {
+        Some(base) if !name.starts_with('/') => Path::new(&base.value).join(name),
+        _ => PathBuf::from(name),
+    }
+}
+
+/// A file that is not there is nothing; one that cannot be read is an error: we would forecast without it.
+fn read_state_file(path: &Path) -> Result<Option<StateFile>, Failure> {
+    match read_bounded(path) {
+        Ok(bytes) => Ok(Some(StateFile::read(&bytes))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(cannot_read(path, &error)),
+    }
+}
