@@ -103,8 +103,8 @@ impl Audited {
             };
         }
         let mut report = Report::new(self.document(forecasts.as_deref())).exit(exit);
-        for finding in &self.findings {
-            report = report.line(text::finding(&self.config, finding));
+        for told in text::told_once(&self.findings) {
+            report = report.line(text::finding(&self.config, &told));
         }
         if let Some(forecasts) = &forecasts {
             report = report.table(text::forecast_table(forecasts));

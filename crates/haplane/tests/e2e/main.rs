@@ -13,6 +13,7 @@ mod agent_outages;
 mod agent_prior_states;
 mod agent_process;
 mod agent_resolution;
+mod audit;
 #[path = "../it/command.rs"]
 mod command;
 mod consul_acl;

@@ -21,6 +21,28 @@ fn style_of(severity: Severity) -> Style {
     }
 }
 
+/// Findings of one rule about one place are told once: a `default-server` line can be wrong for a thousand rows.
+pub(super) fn told_once(findings: &[Finding]) -> Vec<Finding> {
+    let mut told: Vec<(Finding, usize)> = Vec::new();
+    for finding in findings {
+        match told.last_mut() {
+            Some((last, more)) if last.rule == finding.rule && last.place == finding.place => {
+                *more += 1;
+            }
+            _ => told.push((finding.clone(), 0)),
+        }
+    }
+    let with_number = |(mut finding, more): (Finding, usize)| {
+        if more > 0 {
+            let plural = if more == 1 { "" } else { "s" };
+            // Writing to a String cannot fail.
+            let _ = write!(finding.message, " (and {more} more row{plural})");
+        }
+        finding
+    };
+    told.into_iter().map(with_number).collect()
+}
+
 /// One finding, with an empty line behind it.
 pub(super) fn finding(config: &Config, finding: &Finding) -> String {
     let style = style_of(finding.severity);
