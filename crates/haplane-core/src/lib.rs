@@ -8,6 +8,7 @@ pub mod audit;
 pub mod backoff;
 pub mod converge;
 pub mod desired;
+pub mod enroll;
 pub mod duration;
 pub mod floor;
 pub mod glob;

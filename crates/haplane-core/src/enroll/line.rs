@@ -1,0 +1,181 @@
+//! One server line: what it lacks, and where that goes.
+
+use haplane_haproxy::cfg::{Activity, Address, Config, Line, MAX_WORDS, Row, Sourced, Span};
+use haplane_haproxy::duration::parse_millis;
+
+use super::{Edit, Wanted, name_of, words};
+
+/// What to do with a line.
+pub(super) enum Outcome {
+    /// Change it so.
+    Edits(Vec<Edit>),
+    /// Nothing: it is enrolled as wanted.
+    AlreadyEnrolled,
+    /// Nothing, for this reason.
+    Left(String),
+}
+
+/// Decides one line.
+pub(super) fn plan(config: &Config, row: Row<'_>, wanted: &Wanted) -> Outcome {
+    if let Some(reason) = reason_to_leave(config, row, wanted) {
+        return Outcome::Left(reason);
+    }
+    let Some(line) = config.line(row.server.line) else {
+        return Outcome::Left("its line was not read".to_owned());
+    };
+    let send = match words::line_for(row, wanted) {
+        Ok(send) => send,
+        Err(reason) => return Outcome::Left(reason),
+    };
+    let edits = Missing { line, row, wanted, send: &send }.edits();
+    if edits.is_empty() {
+        return Outcome::AlreadyEnrolled;
+    }
+    let added: usize = edits.iter().map(|edit| edit.text.split_whitespace().count()).sum();
+    // A blank behind the last word takes the room of one more.
+    if line.words.len() + added + 1 > MAX_WORDS {
+        return Outcome::Left(format!("its line would have more than the {MAX_WORDS} words that HAProxy takes"));
+    }
+    Outcome::Edits(edits)
+}
+
+/// Whether a row asks as wanted: the check after the edits.
+pub(super) fn is_as_wanted(rows: &[Row<'_>], name: &str, wanted: &Wanted) -> bool {
+    rows.iter().all(|row| {
+        let agent = &row.server.settings.agent;
+        name_of(*row) == name
+            && agent.enabled.value
+            && agent.port.as_ref().is_some_and(|port| port.value == wanted.agent_port)
+            && has_address(*row, wanted)
+            && parse_millis(&wanted.agent_inter) == Ok(agent.inter.value)
+            && agent.send.as_ref().is_some_and(|send| words::line_for(*row, wanted) == Ok(send.value.clone()))
+    })
+}
+
+fn has_address(row: Row<'_>, wanted: &Wanted) -> bool {
+    let address = row.server.settings.agent.address.as_ref();
+    address.is_some_and(|address| match &address.value {
+        Address::Ip(ip) => wanted.agent_address.parse() == Ok(*ip),
+        other => other.to_string() == wanted.agent_address,
+    })
+}
+
+fn reason_to_leave(config: &Config, row: Row<'_>, wanted: &Wanted) -> Option<String> {
+    let name = name_of(row);
+    let server = row.server;
+    let settings = &server.settings;
+    if wanted.exclude.iter().any(|glob| glob.matches(&name)) {
+        return Some("it is excluded".to_owned());
+    }
+    if let Some(track) = &settings.track {
+        return Some(format!("it follows {}", track.value));
+    }
+    if row.backend.settings.disabled.value {
+        return Some("its backend is disabled".to_owned());
+    }
+    let from_variable = |line: usize| {
+        config.line(line).and_then(|line| line.words.get(1)).is_some_and(|word| word.from_variable)
+    };
+    if from_variable(server.line) || from_variable(row.backend.line) {
+        return Some("its name depends on an environment variable".to_owned());
+    }
+    if server.activity == Activity::Undecided {
+        return Some("it stands in a branch of .if that cannot be decided here (see --haproxy-version)".to_owned());
+    }
+    if settings.disabled.value && server.template.is_none() && !settings.agent.enabled.value {
+        return Some("it is disabled: the agent's `ready` would put it into rotation (set its key to maint, then take `disabled` out)".to_owned());
+    }
+    let agent = &settings.agent;
+    if agent.enabled.from.is_some() && !agent.enabled.value {
+        return Some("it says no-agent-check".to_owned());
+    }
+    if agent.enabled.value && !is_ours(row, wanted) {
+        let port = agent.port.as_ref().map_or(0, |port| port.value);
+        return Some(format!("it already asks another agent, on port {port}"));
+    }
+    None
+}
+
+/// Whether an agent-check that is there is haplane's: it goes to our port, or says who asks in our words.
+pub(super) fn is_ours(row: Row<'_>, wanted: &Wanted) -> bool {
+    let agent = &row.server.settings.agent;
+    let first = agent.send.as_ref().and_then(|send| send.value.split_whitespace().next());
+    let same_port = agent.port.as_ref().is_some_and(|port| port.value == wanted.agent_port);
+    same_port || first.is_some_and(|word| word == name_of(row) || word.starts_with('@'))
+}
+
+/// What one line lacks.
+struct Missing<'a> {
+    line: &'a Line,
+    row: Row<'a>,
+    wanted: &'a Wanted,
+    send: &'a str,
+}
+
+impl Missing<'_> {
+    /// Changed values first in their own places, new parameters behind the last word.
+    fn edits(&self) -> Vec<Edit> {
+        let agent = &self.row.server.settings.agent;
+        let mut edits = Vec::new();
+        let mut added = Vec::new();
+        let mut set = |is_right: bool, own: Option<Span>, keyword: &str, value: String| {
+            if is_right {
+                return;
+            }
+            match own {
+                Some(span) => edits.push(Edit { span, text: value }),
+                None => added.push(format!("{keyword} {value}")),
+            }
+        };
+        let has_check = agent.enabled.value;
+        let port_is_right = agent.port.as_ref().is_some_and(|port| port.value == self.wanted.agent_port);
+        let inter_is_right = parse_millis(&self.wanted.agent_inter) == Ok(agent.inter.value);
+        let send_is_right = agent.send.as_ref().is_some_and(|send| send.value == self.send);
+        set(has_address(self.row, self.wanted), self.own("agent-addr"), "agent-addr", self.wanted.agent_address.clone());
+        set(port_is_right, self.own("agent-port"), "agent-port", self.wanted.agent_port.to_string());
+        set(inter_is_right, self.own("agent-inter"), "agent-inter", self.wanted.agent_inter.clone());
+        set(send_is_right, self.own("agent-send"), "agent-send", words::quoted(self.send));
+        let slowstart: Option<&Sourced<_>> = self.row.server.settings.slowstart.as_ref();
+        if let (None, Some(wanted)) = (slowstart, &self.wanted.slowstart) {
+            added.push(format!("slowstart {wanted}"));
+        }
+        if !has_check {
+            added.insert(0, "agent-check".to_owned());
+        }
+        if !added.is_empty() {
+            edits.push(Edit { span: self.end(), text: format!(" {}", added.join(" ")) });
+        }
+        edits.sort_by_key(|edit| edit.span);
+        edits
+    }
+
+    /// Where the value of a keyword stands, if the line itself has it. The last one counts.
+    fn own(&self, keyword: &str) -> Option<Span> {
+        own_keyword(self.line, self.row, keyword).map(|at| self.line.span_of(at + 1))
+    }
+
+    /// Behind the last word that HAProxy reads: an empty word ends its reading.
+    fn end(&self) -> Span {
+        let read = self.line.words.iter().take_while(|word| !word.text.is_empty()).count();
+        let last = self.line.span_of(read.saturating_sub(1));
+        Span { start: last.end, ..last }
+    }
+}
+
+/// The index of a keyword's last occurrence among a server line's own parameters.
+pub(super) fn own_keyword(line: &Line, row: Row<'_>, keyword: &str) -> Option<usize> {
+    let settings = &row.server.settings;
+    let span = match keyword {
+        "agent-check" => settings.agent.enabled.from,
+        "agent-addr" => settings.agent.address.as_ref().and_then(|one| one.from),
+        "agent-port" => settings.agent.port.as_ref().and_then(|one| one.from),
+        "agent-inter" => settings.agent.inter.from,
+        "agent-send" => settings.agent.send.as_ref().and_then(|one| one.from),
+        "slowstart" => settings.slowstart.as_ref().and_then(|one| one.from),
+        _ => None,
+    }?;
+    let index = (0..line.words.len()).find(|at| line.span_of(*at).start == span.start)?;
+    let on_this_line = (span.file, span.line) == (line.file, line.number);
+    // `port` and `addr` of the health check stand in for the agent's: those are not ours to change.
+    (on_this_line && line.argument(index) == keyword).then_some(index)
+}
