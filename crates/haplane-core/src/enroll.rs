@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use haplane_haproxy::cfg::{Config, Context, Row, Span};
-use haplane_haproxy::{RowKey, ServerName};
 
 use crate::glob::Glob;
 use crate::key::Key;
@@ -110,8 +109,16 @@ pub enum EnrollError {
 pub fn enroll(config: &Config, context: &Context, wanted: &Wanted) -> Result<Plan, EnrollError> {
     check_input(config, wanted)?;
     let mut plan = Plan::default();
-    for (backend, server) in config.backends().iter().flat_map(|one| one.servers.iter().map(move |server| (one, server))) {
-        let row = Row { backend, server, number: None };
+    for (backend, server) in config
+        .backends()
+        .iter()
+        .flat_map(|one| one.servers.iter().map(move |server| (one, server)))
+    {
+        let row = Row {
+            backend,
+            server,
+            number: None,
+        };
         match line::plan(config, row, wanted) {
             line::Outcome::Edits(edits) => {
                 plan.changed.push((server.span, name_of(row)));
@@ -122,7 +129,9 @@ pub fn enroll(config: &Config, context: &Context, wanted: &Wanted) -> Result<Pla
         }
     }
     tell_inactive(config, &mut plan);
-    read_back(config, context, &plan, |edited, name| line::is_as_wanted(edited, name, wanted))?;
+    read_back(config, context, &plan, |edited, name| {
+        line::is_as_wanted(edited, name, wanted)
+    })?;
     Ok(plan)
 }
 
@@ -134,21 +143,35 @@ pub fn enroll(config: &Config, context: &Context, wanted: &Wanted) -> Result<Pla
 pub fn remove(config: &Config, context: &Context, wanted: &Wanted) -> Result<Plan, EnrollError> {
     check_input(config, wanted)?;
     let mut plan = Plan::default();
-    for (backend, server) in config.backends().iter().flat_map(|one| one.servers.iter().map(move |server| (one, server))) {
-        let row = Row { backend, server, number: None };
+    for (backend, server) in config
+        .backends()
+        .iter()
+        .flat_map(|one| one.servers.iter().map(move |server| (one, server)))
+    {
+        let row = Row {
+            backend,
+            server,
+            number: None,
+        };
         match remove::plan(config, row, wanted) {
             Some(edits) => {
                 plan.changed.push((server.span, name_of(row)));
                 plan.edits.extend(edits);
             }
             None if server.settings.agent.enabled.value => {
-                plan.left_alone.push(left(row, "its agent-check was not put there by an enrolment".to_owned()));
+                plan.left_alone.push(left(
+                    row,
+                    "its agent-check was not put there by an enrolment".to_owned(),
+                ));
             }
             None => plan.unchanged += 1,
         }
     }
     read_back(config, context, &plan, |edited, name| {
-        edited.iter().filter(|row| name_of(**row) == name).all(|row| row.server.settings.agent.send.is_none())
+        edited
+            .iter()
+            .filter(|row| name_of(**row) == name)
+            .all(|row| row.server.settings.agent.send.is_none())
     })?;
     Ok(plan)
 }
@@ -180,28 +203,49 @@ fn name_of(row: Row<'_>) -> String {
 }
 
 fn left(row: Row<'_>, reason: String) -> LeftAlone {
-    LeftAlone { span: row.server.span, name: name_of(row), reason }
+    LeftAlone {
+        span: row.server.span,
+        name: name_of(row),
+        reason,
+    }
 }
 
 fn check_input(config: &Config, wanted: &Wanted) -> Result<(), EnrollError> {
     use haplane_haproxy::cfg::Severity;
-    let error = config.diagnostics().iter().find(|diagnostic| diagnostic.severity == Severity::Error);
+    let error = config
+        .diagnostics()
+        .iter()
+        .find(|diagnostic| diagnostic.severity == Severity::Error);
     if let Some(error) = error {
-        return Err(EnrollError::Refused(format!("{}: {}", config.locate(error.span), error.message)));
+        return Err(EnrollError::Refused(format!(
+            "{}: {}",
+            config.locate(error.span),
+            error.message
+        )));
     }
     let interval = haplane_haproxy::duration::parse_millis(&wanted.agent_inter);
     if interval.is_err() || interval == Ok(Duration::ZERO) {
         let inter = &wanted.agent_inter;
-        return Err(EnrollError::Wanted(format!("agent_inter = {inter:?} is no interval for HAProxy; write 2s")));
+        return Err(EnrollError::Wanted(format!(
+            "agent_inter = {inter:?} is no interval for HAProxy; write 2s"
+        )));
     }
     if let Some(slowstart) = &wanted.slowstart
         && haplane_haproxy::duration::parse_millis(slowstart).is_err()
     {
-        return Err(EnrollError::Wanted(format!("slowstart = {slowstart:?} is no time for HAProxy; write 60s")));
+        return Err(EnrollError::Wanted(format!(
+            "slowstart = {slowstart:?} is no time for HAProxy; write 60s"
+        )));
     }
-    if wanted.agent_address.is_empty() || wanted.agent_address.contains(|c: char| c.is_whitespace() || c.is_control()) {
+    if wanted.agent_address.is_empty()
+        || wanted
+            .agent_address
+            .contains(|c: char| c.is_whitespace() || c.is_control())
+    {
         let address = &wanted.agent_address;
-        return Err(EnrollError::Wanted(format!("agent_addr = {address:?} is no address")));
+        return Err(EnrollError::Wanted(format!(
+            "agent_addr = {address:?} is no address"
+        )));
     }
     if wanted.agent_port == 0 {
         return Err(EnrollError::Wanted("agent_port = 0 is no port".to_owned()));
@@ -213,7 +257,8 @@ fn check_input(config: &Config, wanted: &Wanted) -> Result<(), EnrollError> {
 fn tell_inactive(config: &Config, plan: &mut Plan) {
     use haplane_haproxy::cfg::Activity;
     let inactive = config.lines().iter().filter(|line| {
-        line.activity == Activity::Inactive && matches!(line.keyword(), "server" | "server-template")
+        line.activity == Activity::Inactive
+            && matches!(line.keyword(), "server" | "server-template")
     });
     for line in inactive {
         plan.left_alone.push(LeftAlone {
@@ -232,16 +277,32 @@ fn read_back(
     as_planned: impl Fn(&[Row<'_>], &str) -> bool,
 ) -> Result<(), EnrollError> {
     let files = config.files().iter().zip(apply(config, &plan.edits));
-    let files = files.map(|(file, bytes)| haplane_haproxy::cfg::SourceFile::new(file.name(), bytes)).collect();
+    let files = files
+        .map(|(file, bytes)| haplane_haproxy::cfg::SourceFile::new(file.name(), bytes))
+        .collect();
     let edited = Config::parse(files, context);
     let wrong = |place: String| Err(EnrollError::NotAsPlanned(place));
-    if let Some(diagnostic) = edited.diagnostics().iter().find(|one| one.severity == haplane_haproxy::cfg::Severity::Error) {
-        return wrong(format!("{}: {}", edited.locate(diagnostic.span), diagnostic.message));
+    if let Some(diagnostic) = edited
+        .diagnostics()
+        .iter()
+        .find(|one| one.severity == haplane_haproxy::cfg::Severity::Error)
+    {
+        return wrong(format!(
+            "{}: {}",
+            edited.locate(diagnostic.span),
+            diagnostic.message
+        ));
     }
     let rows: Vec<Row<'_>> = edited
         .backends()
         .iter()
-        .flat_map(|backend| backend.servers.iter().map(move |server| Row { backend, server, number: None }))
+        .flat_map(|backend| {
+            backend.servers.iter().map(move |server| Row {
+                backend,
+                server,
+                number: None,
+            })
+        })
         .collect();
     for (span, name) in &plan.changed {
         let of_line: Vec<Row<'_>> = rows
@@ -254,10 +315,4 @@ fn read_back(
         }
     }
     Ok(())
-}
-
-/// The row key of a plain server line.
-fn row_key(row: Row<'_>) -> Option<RowKey> {
-    let server: ServerName = row.server.name.parse().ok()?;
-    Some(RowKey { backend: row.backend.name.clone(), server })
 }

@@ -27,14 +27,25 @@ pub(super) fn plan(config: &Config, row: Row<'_>, wanted: &Wanted) -> Outcome {
         Ok(send) => send,
         Err(reason) => return Outcome::Left(reason),
     };
-    let edits = Missing { line, row, wanted, send: &send }.edits();
+    let edits = Missing {
+        line,
+        row,
+        wanted,
+        send: &send,
+    }
+    .edits();
     if edits.is_empty() {
         return Outcome::AlreadyEnrolled;
     }
-    let added: usize = edits.iter().map(|edit| edit.text.split_whitespace().count()).sum();
+    let added: usize = edits
+        .iter()
+        .map(|edit| edit.text.split_whitespace().count())
+        .sum();
     // A blank behind the last word takes the room of one more.
     if line.words.len() + added + 1 > MAX_WORDS {
-        return Outcome::Left(format!("its line would have more than the {MAX_WORDS} words that HAProxy takes"));
+        return Outcome::Left(format!(
+            "its line would have more than the {MAX_WORDS} words that HAProxy takes"
+        ));
     }
     Outcome::Edits(edits)
 }
@@ -45,10 +56,16 @@ pub(super) fn is_as_wanted(rows: &[Row<'_>], name: &str, wanted: &Wanted) -> boo
         let agent = &row.server.settings.agent;
         name_of(*row) == name
             && agent.enabled.value
-            && agent.port.as_ref().is_some_and(|port| port.value == wanted.agent_port)
+            && agent
+                .port
+                .as_ref()
+                .is_some_and(|port| port.value == wanted.agent_port)
             && has_address(*row, wanted)
             && parse_millis(&wanted.agent_inter) == Ok(agent.inter.value)
-            && agent.send.as_ref().is_some_and(|send| words::line_for(*row, wanted) == Ok(send.value.clone()))
+            && agent
+                .send
+                .as_ref()
+                .is_some_and(|send| words::line_for(*row, wanted) == Ok(send.value.clone()))
     })
 }
 
@@ -74,13 +91,19 @@ fn reason_to_leave(config: &Config, row: Row<'_>, wanted: &Wanted) -> Option<Str
         return Some("its backend is disabled".to_owned());
     }
     let from_variable = |line: usize| {
-        config.line(line).and_then(|line| line.words.get(1)).is_some_and(|word| word.from_variable)
+        config
+            .line(line)
+            .and_then(|line| line.words.get(1))
+            .is_some_and(|word| word.from_variable)
     };
     if from_variable(server.line) || from_variable(row.backend.line) {
         return Some("its name depends on an environment variable".to_owned());
     }
     if server.activity == Activity::Undecided {
-        return Some("it stands in a branch of .if that cannot be decided here (see --haproxy-version)".to_owned());
+        return Some(
+            "it stands in a branch of .if that cannot be decided here (see --haproxy-version)"
+                .to_owned(),
+        );
     }
     if settings.disabled.value && server.template.is_none() && !settings.agent.enabled.value {
         return Some("it is disabled: the agent's `ready` would put it into rotation (set its key to maint, then take `disabled` out)".to_owned());
@@ -99,8 +122,14 @@ fn reason_to_leave(config: &Config, row: Row<'_>, wanted: &Wanted) -> Option<Str
 /// Whether an agent-check that is there is haplane's: it goes to our port, or says who asks in our words.
 pub(super) fn is_ours(row: Row<'_>, wanted: &Wanted) -> bool {
     let agent = &row.server.settings.agent;
-    let first = agent.send.as_ref().and_then(|send| send.value.split_whitespace().next());
-    let same_port = agent.port.as_ref().is_some_and(|port| port.value == wanted.agent_port);
+    let first = agent
+        .send
+        .as_ref()
+        .and_then(|send| send.value.split_whitespace().next());
+    let same_port = agent
+        .port
+        .as_ref()
+        .is_some_and(|port| port.value == wanted.agent_port);
     same_port || first.is_some_and(|word| word == name_of(row) || word.starts_with('@'))
 }
 
@@ -128,13 +157,41 @@ impl Missing<'_> {
             }
         };
         let has_check = agent.enabled.value;
-        let port_is_right = agent.port.as_ref().is_some_and(|port| port.value == self.wanted.agent_port);
-        let inter_is_right = parse_millis(&self.wanted.agent_inter) == Ok(agent.inter.value);
-        let send_is_right = agent.send.as_ref().is_some_and(|send| send.value == self.send);
-        set(has_address(self.row, self.wanted), self.own("agent-addr"), "agent-addr", self.wanted.agent_address.clone());
-        set(port_is_right, self.own("agent-port"), "agent-port", self.wanted.agent_port.to_string());
-        set(inter_is_right, self.own("agent-inter"), "agent-inter", self.wanted.agent_inter.clone());
-        set(send_is_right, self.own("agent-send"), "agent-send", words::quoted(self.send));
+        let port_is_right = agent
+            .port
+            .as_ref()
+            .is_some_and(|port| port.value == self.wanted.agent_port);
+        // HAProxy's default interval is written out all the same: whoever reads the line shall see it.
+        let inter_is_right = agent.inter.from.is_some()
+            && parse_millis(&self.wanted.agent_inter) == Ok(agent.inter.value);
+        let send_is_right = agent
+            .send
+            .as_ref()
+            .is_some_and(|send| send.value == self.send);
+        set(
+            has_address(self.row, self.wanted),
+            self.own("agent-addr"),
+            "agent-addr",
+            self.wanted.agent_address.clone(),
+        );
+        set(
+            port_is_right,
+            self.own("agent-port"),
+            "agent-port",
+            self.wanted.agent_port.to_string(),
+        );
+        set(
+            inter_is_right,
+            self.own("agent-inter"),
+            "agent-inter",
+            self.wanted.agent_inter.clone(),
+        );
+        set(
+            send_is_right,
+            self.own("agent-send"),
+            "agent-send",
+            words::quoted(self.send),
+        );
         let slowstart: Option<&Sourced<_>> = self.row.server.settings.slowstart.as_ref();
         if let (None, Some(wanted)) = (slowstart, &self.wanted.slowstart) {
             added.push(format!("slowstart {wanted}"));
@@ -143,7 +200,10 @@ impl Missing<'_> {
             added.insert(0, "agent-check".to_owned());
         }
         if !added.is_empty() {
-            edits.push(Edit { span: self.end(), text: format!(" {}", added.join(" ")) });
+            edits.push(Edit {
+                span: self.end(),
+                text: format!(" {}", added.join(" ")),
+            });
         }
         edits.sort_by_key(|edit| edit.span);
         edits
@@ -156,9 +216,17 @@ impl Missing<'_> {
 
     /// Behind the last word that HAProxy reads: an empty word ends its reading.
     fn end(&self) -> Span {
-        let read = self.line.words.iter().take_while(|word| !word.text.is_empty()).count();
+        let read = self
+            .line
+            .words
+            .iter()
+            .take_while(|word| !word.text.is_empty())
+            .count();
         let last = self.line.span_of(read.saturating_sub(1));
-        Span { start: last.end, ..last }
+        Span {
+            start: last.end,
+            ..last
+        }
     }
 }
 

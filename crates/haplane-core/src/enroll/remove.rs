@@ -6,8 +6,13 @@ use super::line::{is_ours, own_keyword};
 use super::{Edit, Wanted};
 
 /// In the order in which they are written.
-const OURS: [(&str, usize); 5] =
-    [("agent-check", 1), ("agent-addr", 2), ("agent-port", 2), ("agent-inter", 2), ("agent-send", 2)];
+const OURS: [(&str, usize); 5] = [
+    ("agent-check", 1),
+    ("agent-addr", 2),
+    ("agent-port", 2),
+    ("agent-inter", 2),
+    ("agent-send", 2),
+];
 
 /// The edits of one line; none when nothing on it is ours.
 pub(super) fn plan(config: &Config, row: Row<'_>, wanted: &Wanted) -> Option<Vec<Edit>> {
@@ -29,7 +34,13 @@ pub(super) fn plan(config: &Config, row: Row<'_>, wanted: &Wanted) -> Option<Vec
     let edits = ranges.into_iter().map(|(first, behind)| {
         let before = line.span_of(first.saturating_sub(1));
         let last = line.span_of(behind.saturating_sub(1));
-        Edit { span: Span { start: before.end, ..last }, text: String::new() }
+        Edit {
+            span: Span {
+                start: before.end,
+                ..last
+            },
+            text: String::new(),
+        }
     });
     Some(edits.collect())
 }

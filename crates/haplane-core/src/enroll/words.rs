@@ -12,7 +12,9 @@ pub(super) fn line_for(row: Row<'_>, wanted: &Wanted) -> Result<String, String> 
         return Ok("@free\n".to_owned());
     }
     let name = name_of(row);
-    let key: Key = name.parse().map_err(|error| format!("its name cannot be a key: {error}"))?;
+    let key: Key = name
+        .parse()
+        .map_err(|error| format!("its name cannot be a key: {error}"))?;
     let mut words = vec![key];
     for group in &wanted.groups {
         let asks = group.rows.iter().any(|glob| glob.matches(&name));
@@ -21,7 +23,11 @@ pub(super) fn line_for(row: Row<'_>, wanted: &Wanted) -> Result<String, String> 
         }
     }
     if words.len() > MAX_KEYS {
-        return Err(format!("it is in {} groups, the agent takes {} at most", words.len() - 1, MAX_KEYS - 1));
+        return Err(format!(
+            "it is in {} groups, the agent takes {} at most",
+            words.len() - 1,
+            MAX_KEYS - 1
+        ));
     }
     let words: Vec<&str> = words.iter().map(Key::as_str).collect();
     Ok(format!("{}\n", words.join(" ")))

@@ -8,4 +8,5 @@
 )]
 
 mod audit;
+mod enroll;
 mod slots;
