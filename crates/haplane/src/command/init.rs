@@ -1,7 +1,10 @@
 //! `haplane init`: the marker, and nothing else.
 
+use std::error::Error;
+use std::io;
+
 use haplane_core::marker;
-use haplane_store::{Store, Transaction};
+use haplane_store::{Store, StoreError, StoreErrorKind, Transaction};
 use serde_json::json;
 
 use crate::cli::InitOptions;
@@ -12,7 +15,10 @@ use crate::session::Session;
 /// Makes the marker if it is truly absent.
 pub async fn run(session: &Session, options: &InitOptions) -> Result<Report, Failure> {
     let state = session.place.store.state_prefix.as_str();
-    let existing = session.store.read_path(marker::PATH).await?;
+    let existing = match session.store.read_path(marker::PATH).await {
+        Err(error) if is_absent(&error) => None,
+        read => read?,
+    };
     if existing.is_none() && !options.dry_run {
         session.confirm(options.yes, "create the marker")?;
     }
@@ -41,4 +47,13 @@ pub async fn run(session: &Session, options: &InitOptions) -> Result<Report, Fai
         "dry_run": options.dry_run,
     });
     Ok(Report::new(document).line(format!("{} ({state}) {told}", session.place.store.location)))
+}
+
+/// Whether the store's folder is not there yet: making it is part of the job.
+fn is_absent(error: &StoreError) -> bool {
+    error.kind == StoreErrorKind::Io
+        && error
+            .source()
+            .and_then(|source| source.downcast_ref::<io::Error>())
+            .is_some_and(|source| source.kind() == io::ErrorKind::NotFound)
 }

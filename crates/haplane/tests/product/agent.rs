@@ -18,7 +18,6 @@ pub(crate) struct Folder(TempDir);
 impl Folder {
     pub(crate) fn new() -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
-        std::fs::create_dir(folder.state()).unwrap();
         folder.haplane().run(&["init"]).exits(0);
         folder
     }

@@ -16,5 +16,6 @@ mod checkout;
 #[path = "../it/command.rs"]
 mod command;
 mod node_page;
+mod packages;
 mod policies;
 mod units;
