@@ -161,8 +161,8 @@ impl Missing<'_> {
             .port
             .as_ref()
             .is_some_and(|port| port.value == self.wanted.agent_port);
-        // HAProxy's default interval is written out all the same: whoever reads the line shall see it.
-        let inter_is_right = agent.inter.from.is_some()
+        // On a new line HAProxy's default interval is written out all the same: whoever reads it shall see it.
+        let inter_is_right = (has_check || agent.inter.from.is_some())
             && parse_millis(&self.wanted.agent_inter) == Ok(agent.inter.value);
         let send_is_right = agent
             .send
