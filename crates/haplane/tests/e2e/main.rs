@@ -20,6 +20,7 @@ mod consul_acl;
 mod consul_writes;
 mod drains;
 mod fleet;
+mod folder;
 mod guards;
 mod haproxy_rows;
 mod proof;
