@@ -156,9 +156,10 @@ impl Guard {
         }
     }
 
-    /// A read failed, or the connection was made anew: what is known stays, the next read has to be
-    /// consistent (facts 8.2: a server that replays its log answers default reads with old data).
-    pub fn failed(&mut self) {
+    /// A read failed, or ended in a way that makes the store doubtful: what is known stays, the next
+    /// read has to be consistent (facts 8.2: a server that replays its log answers default reads with
+    /// old data).
+    pub fn doubt(&mut self) {
         self.doubtful = true;
         self.suspect = None;
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haplane_core::backoff::Backoff;
-use haplane_core::guard::{Arrival, Guard, Probe, Probed, Reading, Refusal, Verdict};
+use haplane_core::guard::{Arrival, Guard, Mode, Probe, Probed, Reading, Refusal, Verdict};
 use haplane_core::marker;
 use haplane_core::snapshot::Snapshot;
 use jiff::Timestamp;
@@ -167,7 +167,7 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
         loop {
             let earliest = Instant::now() + spacing;
             let pause = match self.turn().await {
-                Turn::Well => {
+                Turn::Well | Turn::Unchanged => {
                     backoff.reset();
                     doubts = 0;
                     Duration::ZERO
@@ -185,10 +185,18 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
 
     async fn turn(&mut self) -> Turn {
         let mode = self.guard.next_mode();
-        match self.store.read(mode, self.settings.wait).await {
+        let asked = Instant::now();
+        let turn = match self.store.read(mode, self.settings.wait).await {
             Ok(reading) => self.judge(reading).await,
             Err(error) => self.fail(&error),
+        };
+        let ended_early = mode != Mode::Consistent && asked.elapsed() < self.settings.wait;
+        if matches!(turn, Turn::Unchanged) && ended_early {
+            // A Consul that is restored from a backup ends the queries that wait, with what they
+            // knew. The next one would sleep on an index from the future (facts 8.1).
+            self.guard.doubt();
         }
+        turn
     }
 
     async fn judge(&mut self, reading: Reading) -> Turn {
@@ -206,7 +214,7 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
             }
             Verdict::Unchanged => {
                 self.account.unchanged();
-                Turn::Well
+                Turn::Unchanged
             }
             Verdict::Confirm | Verdict::Probe(_) => Turn::Doubtful,
             Verdict::Refuse(reason) => {
@@ -218,7 +226,7 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
     }
 
     fn fail(&mut self, error: &StoreError) -> Turn {
-        self.guard.failed();
+        self.guard.doubt();
         self.account.failed(error);
         Turn::Bad
     }
@@ -275,6 +283,7 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
 
 enum Turn {
     Well,
+    Unchanged,
     Doubtful,
     Bad,
 }

@@ -108,7 +108,7 @@ fn a_key_that_is_gone_is_asked_for_by_name() {
 
     let mut guard = settled();
     assert_eq!(guard.judge(gone()), probe);
-    guard.failed();
+    guard.doubt();
     assert_eq!(
         guard.probed(Probed::Absent),
         Verdict::Confirm,
@@ -185,7 +185,7 @@ fn the_same_index_cannot_say_something_else() {
 #[test]
 fn after_a_failure_only_a_consistent_read_counts() {
     let mut guard = settled();
-    guard.failed();
+    guard.doubt();
     assert_eq!(guard.next_mode(), Mode::Consistent);
     let replayed = [MARKER, ("canary", "ready")];
     assert_eq!(guard.judge(default_read(12, &replayed)), Verdict::Confirm);
@@ -283,7 +283,7 @@ proptest! {
             let mut honest_absence = false;
             let verdict = match step {
                 Step::Fail => {
-                    guard.failed();
+                    guard.doubt();
                     consistent_since_failure = false;
                     continue;
                 }

@@ -109,15 +109,21 @@ fn parse_unix(path: &str) -> Result<Address, AddressError> {
 
 fn parse_tcp(text: &str, tls: bool) -> Result<Address, AddressError> {
     let text = text.strip_suffix('/').unwrap_or(text);
-    if let Some((_, extra)) = text.split_once('/') {
-        return Err(AddressError::Extra(format!("/{extra}")));
-    }
-    if let Some((user, _)) = text.split_once('@') {
-        // What stands before the @ is likely a secret: only its presence is told.
+    // What stands before an @ or behind a ? is likely a secret: only its presence is told.
+    if let Some((user, _)) = text.rsplit_once('@') {
         return Err(AddressError::Extra(format!(
             "{} bytes before @",
             user.len()
         )));
+    }
+    if let Some((_, query)) = text.split_once('?') {
+        return Err(AddressError::Extra(format!(
+            "{} bytes behind ?",
+            query.len()
+        )));
+    }
+    if let Some((_, extra)) = text.split_once('/') {
+        return Err(AddressError::Extra(format!("/{extra}")));
     }
     let (host, port) = split_port(text)?;
     let is_host = !host.is_empty()
@@ -221,9 +227,14 @@ mod tests {
 
     #[test]
     fn a_secret_in_an_address_is_not_repeated() {
-        let error = "http://user:hunter2@consul:8500"
-            .parse::<Address>()
-            .unwrap_err();
-        assert!(!error.to_string().contains("hunter2"), "{error}");
+        for text in [
+            "http://user:hunter2@consul:8500",
+            "http://user:hun/hunter2@consul:8500",
+            "http://consul:8500/?token=hunter2",
+            "http://consul:8500?token=hunter2",
+        ] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use haplane_core::guard::{Arrival, Refusal};
 use haplane_core::marker;
 use haplane_store::consul::{ConsulSettings, ConsulStore, Secret, TokenSettings};
-use haplane_store::{Store as _, StoreErrorKind, Transaction};
+use haplane_store::{Store as _, StoreErrorKind, Transaction, WatchSettings};
 use haplane_testkit::consul::{Cluster, Consul, Options, Token};
 use haplane_testkit::eventually::throughout;
 use tokio::net::TcpStream;
@@ -236,8 +236,17 @@ async fn an_older_backup_is_obeyed_and_told() {
     for text in ["drain", "maint", "25%"] {
         write(&store, &[("canary", Some(text))]).await;
     }
-    let follower = Follower::start(open(&consul.url(), "haplane"));
+    // With the agent's own long wait: none of it may be slept through.
+    let settings = WatchSettings::default();
+    let follower = Follower::start_with(open(&consul.url(), "haplane"), settings);
     follower.until_says("canary", "25%", SOON).await;
+    // Its next read waits by now, as it does nearly always.
+    let parked = Duration::from_millis(300);
+    follower
+        .until("a read that waits", SOON, |view| {
+            view.contact.unwrap().instant.elapsed() > parked
+        })
+        .await;
     consul.restore(backup).await;
     follower.until_says("canary", "50%", RECOVERY).await;
     assert_eq!(follower.arrivals().last(), Some(&Arrival::Restored));

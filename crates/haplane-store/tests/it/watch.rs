@@ -289,6 +289,29 @@ async fn a_restored_store_is_obeyed_and_told() {
     );
 }
 
+/// A Consul that is restored ends the queries that wait with what they knew, and lets the next one
+/// wait for an index that is long to come.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_ends_early_with_nothing_new_is_followed_by_a_consistent_look() {
+    let store = Scripted::default();
+    store.say([
+        Say::These(50, DRAINED),
+        Say::Unvouched(50, DRAINED),
+        Say::These(40, READY),
+    ]);
+    let mut watch = Loop::start(&store, true);
+    watch
+        .until("it", |view| {
+            view.snapshot.as_ref().is_some_and(|s| s.index == 40)
+        })
+        .await;
+    let modes: Vec<_> = store.reads().iter().map(|read| read.1).collect();
+    assert_eq!(
+        modes[..3],
+        [Mode::Consistent, Mode::Blocking(50), Mode::Consistent]
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_a_marker_an_emptied_store_is_believed_after_a_second_look() {
     let store = Scripted::default();

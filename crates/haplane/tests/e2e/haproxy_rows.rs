@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use haplane_testkit::eventually::throughout;
 use haplane_testkit::haproxy::Haproxy;
 use haplane_testkit::records;
 
@@ -70,6 +72,23 @@ pub(crate) fn differences<T: PartialEq + Clone>(
         Ok(())
     } else {
         Err(different)
+    }
+}
+
+/// Lets the events happen and looks all the while: at no moment may a row be in another state.
+pub(crate) async fn unmoved<T>(
+    what: &str,
+    haproxy: &Haproxy,
+    wanted: &BTreeMap<String, (i64, i64)>,
+    events: impl Future<Output = T>,
+) -> T {
+    let look = async || differences(wanted, &states(haproxy).await);
+    tokio::select! {
+        result = events => {
+            throughout(what, Duration::from_millis(400), look).await;
+            result
+        }
+        () = throughout(what, Duration::MAX, look) => unreachable!("the events end first"),
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "tests"
 )]
 
+mod agent_guard;
 mod agent_life;
 mod agent_outages;
 mod agent_prior_states;
