@@ -12,8 +12,7 @@ use haplane_daemon::settings::{KEYS, KeyDoc};
 pub use haproxy_options::*;
 pub use options::*;
 
-/// A control plane for HAProxy: desired state in one store, pulled by every
-/// HAProxy, with proof that it took
+/// A control plane for HAProxy: one store says who takes traffic, every HAProxy does it, provably
 #[derive(Debug, Parser)]
 #[command(name = "haplane", version, max_term_width = 100)]
 pub struct Cli {

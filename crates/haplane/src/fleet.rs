@@ -64,13 +64,34 @@ pub struct Node {
     pub rows: Vec<RowAnswer>,
 }
 
+/// One agent that did not answer, or the reason why there is none to be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The name that it registered with.
+    pub name: Option<String>,
+    /// Where it was asked, or where agents were looked for.
+    pub address: String,
+    /// Why it gave no answer.
+    pub why: String,
+}
+
+impl Missing {
+    /// The node as the proof names it.
+    pub fn absentee(&self) -> Absentee {
+        Absentee {
+            node: self.name.clone().unwrap_or_else(|| self.address.clone()),
+            why: self.why.clone(),
+        }
+    }
+}
+
 /// What all said.
 #[derive(Clone, Debug, Default)]
 pub struct Census {
     /// Those who answered, by name.
     pub nodes: Vec<Node>,
     /// Those who did not.
-    pub absent: Vec<Absentee>,
+    pub absent: Vec<Missing>,
 }
 
 impl Fleet {
@@ -131,24 +152,27 @@ impl Fleet {
         while let Some(joined) = asking.join_next().await {
             match joined {
                 Ok(Ok(node)) => census.nodes.push(node),
-                Ok(Err(absentee)) => census.absent.push(absentee),
-                Err(error) => census.absent.push(Absentee {
-                    node: "(an agent)".to_owned(),
+                Ok(Err(missing)) => census.absent.push(missing),
+                Err(error) => census.absent.push(Missing {
+                    name: None,
+                    address: "(an agent)".to_owned(),
                     why: error.to_string(),
                 }),
             }
         }
         if let Some(why) = &self.nobody {
-            let node = format!("service {SERVICE}");
-            census.absent.push(Absentee {
-                node,
+            census.absent.push(Missing {
+                name: None,
+                address: format!("service {SERVICE}"),
                 why: why.clone(),
             });
         }
         census
             .nodes
             .sort_by(|a, b| (&a.answer.node, &a.address).cmp(&(&b.answer.node, &b.address)));
-        census.absent.sort_by(|a, b| a.node.cmp(&b.node));
+        census
+            .absent
+            .sort_by(|a, b| (&a.name, &a.address).cmp(&(&b.name, &b.address)));
         census
     }
 
@@ -175,13 +199,13 @@ fn agent_of(instance: &Instance) -> Option<Agent> {
     })
 }
 
-async fn ask_one(agent: Agent, depth: Depth) -> Result<Node, Absentee> {
+async fn ask_one(agent: Agent, depth: Depth) -> Result<Node, Missing> {
     let asked = tokio::time::timeout(DEADLINE, converse(&agent, depth)).await;
     let said = asked.unwrap_or_else(|_| Err(format!("no whole answer within {DEADLINE:?}")));
-    let address = &agent.address;
-    said.map_err(|why| Absentee {
-        why: format!("its agent at {address} does not answer: {why}"),
-        node: agent.name.clone().unwrap_or_else(|| address.to_string()),
+    said.map_err(|why| Missing {
+        name: agent.name,
+        why: format!("its agent at {} does not answer: {why}", agent.address),
+        address: agent.address.to_string(),
     })
 }
 

@@ -62,11 +62,12 @@ impl Knowledge {
         let absent = &self.census.absent;
         if self.known.rows_are_known || absent.len() > 1 {
             for one in absent {
+                let one = one.absentee();
                 session.output.warn(&format!("{}: {}", one.node, one.why));
             }
         } else if let Some(one) = absent.first() {
             session.output.warn(&format!(
-                "no agent can be asked, so it is not known which rows this moves ({})",
+                "no agent can be asked, so no row is known: {}",
                 one.why
             ));
         }

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use haplane_core::Snapshot;
-use haplane_core::converge::{Laggard, NodeReport, Proof, Scope, Tally, prove};
+use haplane_core::converge::{Absentee, Laggard, NodeReport, Proof, Scope, Tally, prove};
 use haplane_core::outlook::Outlook;
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use crate::fleet::{AgentAddress, Census, Depth, Fleet, Node};
+use crate::fleet::{AgentAddress, Census, Depth, Fleet, Missing, Node};
 use crate::output::{BAD, Cell, GOOD, Output, Report, Table};
 
 /// Between two rounds, at first and at most: a write takes one check interval, mostly two seconds.
@@ -62,6 +62,7 @@ pub async fn wait(fleet: &Fleet, goal: &Goal<'_>, output: &Output) -> Waited {
             absent,
         } = census;
         nodes.extend(asked);
+        let absent: Vec<Absentee> = absent.iter().map(Missing::absentee).collect();
         let reports: Vec<NodeReport> = nodes.iter().map(Node::report).collect();
         let present = Outlook::present(goal.snapshot, Timestamp::now());
         let proof = prove(goal.index, &goal.scope, &reports, &absent, |keys| {

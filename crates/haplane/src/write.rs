@@ -4,7 +4,7 @@ use haplane_core::key::Key;
 use haplane_core::log::{Changed, LogEntry, LogId};
 use haplane_core::{Snapshot, Value};
 use haplane_store::{Change, CommitError, Committed, Expected, Store, Transaction};
-use jiff::Timestamp;
+use jiff::{Timestamp, Unit};
 
 use crate::identity::Identity;
 
@@ -61,7 +61,7 @@ fn step(snapshot: &Snapshot, wanted: &Wanted) -> Option<Step> {
     let version = stored.map(|s| s.version).or(invalid.map(|i| i.version));
     let before = stored
         .map(|s| s.value.to_string())
-        .or_else(|| invalid.map(|i| i.text.clone()));
+        .or_else(|| invalid.map(|i| i.text.trim().to_owned()));
     Some(Step {
         change: Change {
             key: key.clone(),
@@ -86,6 +86,8 @@ pub struct Author {
 
 impl Author {
     fn entry(&self, changes: Vec<Changed>, now: Timestamp) -> LogEntry {
+        // People read it; the id has the millisecond too.
+        let now = now.round(Unit::Millisecond).unwrap_or(now);
         LogEntry {
             id: LogId::new(now, fastrand::u64(..)),
             at: now,

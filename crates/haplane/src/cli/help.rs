@@ -21,10 +21,10 @@ const TASKS: [(&str, &[&str]); 5] = [
 
 const EXAMPLES: &str = "\
 Examples:
-  haplane canary --disable --reason 'bad deploy' --wait   the group canary leaves rotation everywhere
-  haplane drain -z us-east1-b --dry-run                  which rows and how much weight a zone is
-  haplane ready web/srv1                                 one server comes back
-  haplane why web/srv1                                   who wants what of it, and what it does
+  haplane canary --disable --reason 'bad deploy' --wait   canary leaves rotation, proven
+  haplane drain -z us-east1-b --dry-run                   what a zone is: rows and weight
+  haplane ready web/srv1                                  one server comes back
+  haplane why web/srv1                                    who wants what of it, what it does
 ";
 
 /// Gives the command its help page.

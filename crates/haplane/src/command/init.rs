@@ -1,10 +1,7 @@
 //! `haplane init`: the marker, and nothing else.
 
-use std::error::Error;
-use std::io;
-
 use haplane_core::marker;
-use haplane_store::{Store, StoreError, StoreErrorKind, Transaction};
+use haplane_store::{Location, Store, Transaction};
 use serde_json::json;
 
 use crate::cli::InitOptions;
@@ -12,48 +9,59 @@ use crate::exit::Failure;
 use crate::output::Report;
 use crate::session::Session;
 
-/// Makes the marker if it is truly absent.
+/// Makes the marker if it is truly absent; of a directory, the folder too.
 pub async fn run(session: &Session, options: &InitOptions) -> Result<Report, Failure> {
-    let state = session.place.store.state_prefix.as_str();
-    let existing = match session.store.read_path(marker::PATH).await {
-        Err(error) if is_absent(&error) => None,
-        read => read?,
-    };
-    if existing.is_none() && !options.dry_run {
-        session.confirm(options.yes, "create the marker")?;
-    }
-    let (index, made) = if options.dry_run {
-        (existing.as_ref().map(|pair| pair.version), false)
-    } else {
-        let nothing_but_the_marker = Transaction {
-            changes: Vec::new(),
-            log: None,
+    if options.dry_run {
+        let is_there = is_initialised(session).await?;
+        let told = if is_there {
+            "is initialised; nothing would be written"
+        } else {
+            "would be initialised; nothing was written"
         };
-        let committed = session.store.commit(&nothing_but_the_marker).await?;
-        (Some(committed.index), committed.made_marker)
+        return Ok(report(None, false, true).line(sentence(session, told)));
+    }
+    session.confirm(options.yes, "create the marker")?;
+    let nothing_but_the_marker = Transaction {
+        changes: Vec::new(),
+        log: None,
     };
-    let told = match (existing.is_some(), made) {
-        (true, _) | (false, false) if !options.dry_run => "is already initialised",
-        (true, _) => "is already initialised; nothing would be written",
-        (false, true) => "is initialised",
-        (false, false) => "would be initialised; nothing was written",
+    let committed = session.store.commit(&nothing_but_the_marker).await?;
+    let told = if committed.made_marker {
+        "is initialised"
+    } else {
+        "was initialised already"
     };
-    let document = json!({
+    let report = report(Some(committed.index), committed.made_marker, false);
+    Ok(report.line(sentence(session, told)))
+}
+
+async fn is_initialised(session: &Session) -> Result<bool, Failure> {
+    if let Location::Dir(folder) = &session.place.store.location
+        && !folder.exists()
+    {
+        return Ok(false);
+    }
+    Ok(session.store.read_path(marker::PATH).await?.is_some())
+}
+
+fn sentence(session: &Session, told: &str) -> String {
+    let place = match session.store.consul() {
+        Some(_) => format!(
+            "{} in {}",
+            session.place.store.state_prefix, session.place.store.location
+        ),
+        None => session.place.store.location.to_string(),
+    };
+    format!("{place} {told}")
+}
+
+fn report(index: Option<u64>, made: bool, dry_run: bool) -> Report {
+    Report::new(json!({
         "index": index,
         "changed": [],
         "rows": [],
         "waited": null,
         "made_marker": made,
-        "dry_run": options.dry_run,
-    });
-    Ok(Report::new(document).line(format!("{} ({state}) {told}", session.place.store.location)))
-}
-
-/// Whether the store's folder is not there yet: making it is part of the job.
-fn is_absent(error: &StoreError) -> bool {
-    error.kind == StoreErrorKind::Io
-        && error
-            .source()
-            .and_then(|source| source.downcast_ref::<io::Error>())
-            .is_some_and(|source| source.kind() == io::ErrorKind::NotFound)
+        "dry_run": dry_run,
+    }))
 }

@@ -129,7 +129,7 @@ pub async fn shown_keys(
         .keys()
         .map(|(key, stored)| ShownKey::valid(key, stored.value, stored.log_id, now));
     let invalid = snapshot.invalid().map(|(name, bad)| ShownKey {
-        value: bad.text.clone(),
+        value: bad.text.trim().to_owned(),
         ..ShownKey::unknown(name.to_owned(), bad.log_id)
     });
     let mut keys: Vec<ShownKey> = valid

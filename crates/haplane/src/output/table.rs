@@ -67,7 +67,20 @@ impl Table {
             .iter()
             .map(|name| Cell::styled(*name, Style::new().bold()))
             .collect();
-        let lines: Vec<&Vec<Cell>> = std::iter::once(&heading).chain(&self.rows).collect();
+        let is_said = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.into_iter().any(|cell| !cell.text.is_empty())
+        };
+        // A column in which nobody has anything to say only takes room.
+        let said: Vec<bool> = (0..heading.len()).map(is_said).collect();
+        let shown = |line: &Vec<Cell>| -> Vec<Cell> {
+            let cells = line.iter().zip(&said).filter(|(_, said)| **said);
+            cells.map(|(cell, _)| cell.clone()).collect()
+        };
+        let lines: Vec<Vec<Cell>> = std::iter::once(&heading)
+            .chain(&self.rows)
+            .map(shown)
+            .collect();
         let mut widths = natural_widths(&lines);
         if let Some(width) = width {
             shrink(&mut widths, width);
@@ -79,8 +92,8 @@ impl Table {
     }
 }
 
-fn natural_widths(lines: &[&Vec<Cell>]) -> Vec<usize> {
-    let columns = lines.iter().map(|line| line.len()).max().unwrap_or(0);
+fn natural_widths(lines: &[Vec<Cell>]) -> Vec<usize> {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width_of = |column: usize| {
         let cells = lines.iter().filter_map(|line| line.get(column));
         cells
@@ -139,9 +152,13 @@ mod tests {
     use super::*;
 
     fn table() -> Table {
-        let mut table = Table::new(&["KEY", "REASON"]);
-        table.push(vec!["canary".into(), "a reason that is rather long".into()]);
-        table.push(vec!["web/a".into(), "short\x1b[2J".into()]);
+        let mut table = Table::new(&["KEY", "ENDS", "REASON"]);
+        table.push(vec![
+            "canary".into(),
+            "".into(),
+            "a reason that is rather long".into(),
+        ]);
+        table.push(vec!["web/a".into(), "".into(), "short\x1b[2J".into()]);
         table
     }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use haplane_core::converge::Absentee;
 use haplane_core::outlook::Outlook;
 use haplane_core::verdict::Verdict;
 use haplane_core::{Key, Snapshot};
@@ -12,8 +11,8 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::command::show::{self, ShownKey};
-use crate::fleet::Node;
 use crate::fleet::answers::HaproxyAnswer;
+use crate::fleet::{Missing, Node};
 use crate::knowledge::Knowledge;
 use crate::output::{BAD, Cell, GOOD, NOTABLE, Report, Table};
 use crate::times;
@@ -52,6 +51,7 @@ struct NodeLine {
 
 #[derive(Debug, Serialize)]
 struct Unreachable {
+    node: Option<String>,
     address: String,
     error: String,
 }
@@ -74,8 +74,9 @@ impl Summary {
         now: Timestamp,
     ) -> Self {
         let census = &knowledge.census;
-        let unreachable = |one: &Absentee| Unreachable {
-            address: one.node.clone(),
+        let unreachable = |one: &Missing| Unreachable {
+            node: one.name.clone(),
+            address: one.address.clone(),
             error: one.why.clone(),
         };
         let asked: Vec<&Key> = knowledge.known.rows.values().flatten().collect();
@@ -159,12 +160,12 @@ impl Summary {
         }
         for one in &self.unreachable {
             table.push(vec![
-                one.address.clone().into(),
+                one.node.clone().unwrap_or_default().into(),
                 Cell::styled("unreachable", BAD),
                 "".into(),
                 "".into(),
                 Cell::styled(one.error.clone(), BAD),
-                "".into(),
+                one.address.clone().into(),
             ]);
         }
         table

@@ -1,0 +1,271 @@
+//! The commands on a directory: what they write, what they say, and how they end.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::command::Haplane;
+
+/// A folder with its marker, and nobody who answers beside it.
+struct Folder {
+    haplane: Haplane,
+    state: PathBuf,
+    _dir: TempDir,
+}
+
+impl Folder {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        // Port 9 of loopback is nobody's.
+        let haplane = Haplane::on(format!("dir:{}", state.display()))
+            .with("HAPLANE_HTTP_LISTEN", "127.0.0.1:9");
+        Self {
+            haplane,
+            state,
+            _dir: dir,
+        }
+    }
+
+    fn initialised() -> Self {
+        let folder = Self::new();
+        folder.haplane.run(&["init"]).exits(0);
+        folder
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        fs::read_to_string(self.state.join(key)).ok()
+    }
+
+    fn log(&self) -> Vec<Value> {
+        let log = self.haplane.run(&["log", "--json"]).exits(0).json();
+        log["entries"].as_array().unwrap().clone()
+    }
+}
+
+#[test]
+fn a_day_in_the_life_of_a_key() {
+    let folder = Folder::initialised();
+    let haplane = &folder.haplane;
+    let set = haplane
+        .run(&[
+            "set",
+            "canary",
+            "web/a",
+            "drain",
+            "--reason",
+            "bad deploy",
+            "--json",
+        ])
+        .exits(0);
+    assert!(
+        set.stderr.contains("no agent can be asked"),
+        "{}",
+        set.stderr
+    );
+    let set = set.json();
+    assert_eq!(
+        set["changed"],
+        json!([
+            {"key": "canary", "before": null, "after": "drain"},
+            {"key": "web/a", "before": null, "after": "drain"},
+        ])
+    );
+    assert_eq!((&set["rows"], &set["waited"]), (&json!([]), &json!(null)));
+    assert_eq!(folder.text("web/a").unwrap().trim(), "drain");
+
+    let again = haplane
+        .run(&["set", "canary", "DRAIN", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(again["changed"], json!([]));
+    assert_eq!(again["index"], set["index"]);
+    assert_eq!(folder.log().len(), 1, "nothing changed, nothing logged");
+
+    let show = haplane.run(&["show", "--json"]).exits(0).json();
+    assert_eq!(show["index"], set["index"]);
+    assert_eq!(show["keys"][0]["by"], "alice");
+    assert_eq!(show["keys"][0]["reason"], "bad deploy");
+
+    haplane.run(&["clear", "web/*"]).exits(0);
+    assert_eq!(folder.text("web/a"), None);
+    let entries = folder.log();
+    assert_eq!(
+        entries[0]["changes"],
+        json!([{"key": "web/a", "before": "drain", "after": null}])
+    );
+    assert_eq!(entries[0]["command"], "haplane clear 'web/*'");
+}
+
+#[test]
+fn break_glass_by_echo_is_shown_as_such() {
+    let folder = Folder::initialised();
+    fs::write(folder.state.join("canary"), "drain\n").unwrap();
+    fs::write(
+        folder.state.join("old"),
+        "maint until=2020-01-01T00:00:00Z\n",
+    )
+    .unwrap();
+    fs::write(folder.state.join("bad"), "down\n").unwrap();
+    let show = folder.haplane.run(&["show"]).exits(0).stdout;
+    insta::assert_snapshot!(show);
+    let show = folder
+        .haplane
+        .run(&["show", "bad", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(show["keys"][0]["value"], "down");
+    assert_eq!(show["keys"][0]["valid"], false);
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_before_anything_is_read() {
+    let folder = Folder::initialised();
+    for (words, says) in [
+        (&["set", "canary", "down"][..], "ready, drain, maint"),
+        (&["set", "canary", "300%"], "from 0 to 256"),
+        (&["set", "canary", "050%"], "from 0 to 256"),
+        (&["set", "a b", "drain"], "cannot hold ' '"),
+        (&["set", ".haplane", "drain"], "cannot start with '.'"),
+        (&["set", "drain"], "name what to set"),
+        (&["set", "canary", "drain", "--for", "60"], "--for"),
+        (&["set", "canary", "drain", "--for", "0s"], "--for"),
+        (&["clear"], "name what to clear"),
+        (&["drain", "canary", "--grace", "soon"], "--grace"),
+        (&["ramp", "canary", "slowly"], "weights"),
+        (&["canary"], "--disable"),
+        (&["canary", "--disable", "--enable"], "cannot be used with"),
+        (&["status", "--watch", "--json"], "cannot be used with"),
+    ] {
+        let run = folder.haplane.run(words).exits(2);
+        assert!(run.stderr.contains(says), "{words:?}: {}", run.stderr);
+    }
+    folder.haplane.run(&["set", "zone/b", "drain"]).exits(0);
+    let beside = folder.haplane.run(&["set", "zone", "drain"]).exits(2);
+    assert!(beside.stderr.contains("zone/b"), "{}", beside.stderr);
+    assert_eq!(folder.log().len(), 1);
+}
+
+#[test]
+fn a_folder_without_marker_is_not_believed() {
+    let folder = Folder::new();
+    let gone = folder.haplane.run(&["show", "--json"]).exits(5).json();
+    assert_eq!(gone["error"]["exit"], 5);
+    let dry = folder.haplane.run(&["init", "--dry-run"]).exits(0);
+    assert!(
+        dry.stdout.contains("would be initialised"),
+        "{}",
+        dry.stdout
+    );
+    assert!(!folder.state.exists());
+    fs::create_dir(&folder.state).unwrap();
+    fs::write(folder.state.join("canary"), "drain").unwrap();
+    let show = folder.haplane.run(&["show"]).exits(3);
+    assert!(show.stderr.contains("haplane init"), "{}", show.stderr);
+    let optional = folder
+        .haplane
+        .run(&["show", "--no-require-marker", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(optional["keys"][0]["key"], "canary");
+    folder.haplane.run(&["set", "web/a", "maint"]).exits(0);
+    folder.haplane.run(&["show"]).exits(0);
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let folder = Folder::initialised();
+    let dry = folder
+        .haplane
+        .run(&["drain", "canary", "--dry-run", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(
+        dry["changed"],
+        json!([{"key": "canary", "before": null, "after": "maint"}])
+    );
+    assert_eq!(folder.text("canary"), None);
+    assert!(folder.log().is_empty());
+}
+
+#[test]
+fn globs_that_fit_nothing_and_floors_that_nobody_can_vouch_for() {
+    let folder = Folder::initialised();
+    folder.haplane.run(&["clear", "web/*"]).exits(3);
+    folder.haplane.run(&["drain", "web/*"]).exits(5);
+    let floor = folder
+        .haplane
+        .run(&["set", "canary", "drain", "--min-ready", "50%", "--dry-run"])
+        .exits(3);
+    assert!(
+        floor.stderr.contains("no agent can say"),
+        "{}",
+        floor.stderr
+    );
+    let config = folder.state.with_file_name("haproxy.cfg");
+    let text = "backend web\n  server a 127.0.0.1:1 agent-check agent-port 9777 agent-send \"web/a canary\\n\"\n\
+                \x20 server b 127.0.0.1:1\n";
+    fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    let words = ["drain", "web/*", "--rows", config, "--drain-only", "--json"];
+    let drained = folder.haplane.run(&words).exits(0).json();
+    assert_eq!(drained["rows"], json!(["web/a"]));
+    let slip = folder
+        .haplane
+        .run(&["set", "canry", "drain", "--rows", config])
+        .exits(3);
+    assert!(
+        slip.stderr.contains("did you mean canary?"),
+        "{}",
+        slip.stderr
+    );
+    let unreached = folder
+        .haplane
+        .run(&["set", "web/b", "drain", "--rows", config, "--force"])
+        .exits(0);
+    assert!(
+        unreached.stderr.contains("not enrolled"),
+        "{}",
+        unreached.stderr
+    );
+}
+
+#[test]
+fn the_log_stays_bounded() {
+    let folder = Folder::initialised();
+    let log = folder.state.join(".log");
+    fs::create_dir_all(&log).unwrap();
+    for n in 1..=1_100_u64 {
+        let entry = json!({
+            "id": format!("{n:016x}"), "at": "2026-01-01T00:00:00Z", "by": "x", "host": "h", "command": "c", "changes": [],
+        });
+        fs::write(log.join(format!("{n:016x}")), entry.to_string()).unwrap();
+    }
+    folder.haplane.run(&["set", "canary", "drain"]).exits(0);
+    let entries = fs::read_dir(&log).unwrap().count();
+    assert_eq!(entries, 1_000);
+    assert_eq!(folder.log()[0]["changes"][0]["key"], "canary");
+    let three = folder
+        .haplane
+        .run(&["log", "--limit", "3", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(three["entries"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn an_old_drain_stands_out() {
+    let folder = Folder::initialised();
+    folder.haplane.run(&["set", "canary", "drain"]).exits(0);
+    folder
+        .haplane
+        .run(&["set", "web/a", "drain", "--for", "2h"])
+        .exits(0);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let words = ["show", "--forgotten-after", "10ms", "--json"];
+    let show = folder.haplane.run(&words).exits(0).json();
+    assert_eq!(show["keys"][0]["forgotten"], true);
+    assert_eq!(show["keys"][1]["forgotten"], false, "it ends by itself");
+}

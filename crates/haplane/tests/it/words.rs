@@ -1,0 +1,122 @@
+//! Help, wrong words, wrong configuration, pipes.
+
+use std::process::Stdio;
+
+use crate::command::{Haplane, run_of};
+
+fn haplane() -> Haplane {
+    Haplane::on("dir:/nowhere/at/all").with("HAPLANE_HTTP_LISTEN", "127.0.0.1:9")
+}
+
+#[test]
+fn help_lists_the_exit_statuses() {
+    let help = haplane().run(&["--help"]).exits(0).stdout;
+    for line in [
+        "  0  done (and proven, with --wait)",
+        "  3  refused by a guard, a conflict or a missing confirmation",
+        "  7  the answer to a yes/no question is no",
+        "Change what takes traffic:",
+    ] {
+        assert!(help.lines().any(|one| one == line), "{line} in {help}");
+    }
+    assert!(haplane().run(&["-h"]).exits(0).stdout.lines().count() < 50);
+}
+
+#[test]
+fn wrong_words_are_one_document_too() {
+    for words in [
+        &["--json", "sett"][..],
+        &["set", "--json"],
+        &["show", "--json", "--colour"],
+    ] {
+        let run = haplane().run(words).exits(2);
+        assert_eq!(run.json()["error"]["exit"], 2, "{words:?}");
+        assert!(!run.stderr.is_empty());
+    }
+}
+
+#[test]
+fn all_errors_of_the_configuration_are_shown_with_their_places() {
+    let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    std::fs::write(
+        file.path(),
+        "stor = \"dir:/x\"\n[agent]\nlisten = \"nowhere\"\n",
+    )
+    .unwrap();
+    let config = file.path().to_str().unwrap();
+    let run = Haplane::without_store()
+        .run(&["show", "--config", config, "--json"])
+        .exits(2);
+    let message = run.json()["error"]["message"].as_str().unwrap().to_owned();
+    for part in [
+        format!("{config}:1:1"),
+        format!("{config}:3:10"),
+        "did you mean store?".to_owned(),
+        "^".to_owned(),
+    ] {
+        assert!(message.contains(&part), "{part} in {message}");
+    }
+    assert!(!run.stderr.contains('\x1b'), "no colours in a pipe");
+    let missing = haplane()
+        .run(&["show", "--config", "/nowhere.toml"])
+        .exits(2);
+    assert!(missing.stderr.contains("/nowhere.toml"));
+}
+
+#[test]
+fn nothing_is_coloured_in_a_pipe_and_a_closed_one_is_no_error() {
+    let help = haplane().run(&["set", "--help"]).exits(0);
+    assert!(!help.stdout.contains('\x1b'));
+    let mut command = haplane().command(&["--help"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    command.stdout(writer).stderr(Stdio::piped());
+    let run = run_of(command.output().unwrap()).exits(0);
+    assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn shells_get_scripts_and_names_are_completed() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = haplane().run(&["completions", shell]).exits(0).stdout;
+        assert!(script.contains("HAPLANE_COMPLETE"), "{script}");
+    }
+    let unknown = haplane().run(&["completions", "cmd"]).exits(2);
+    assert!(unknown.stderr.contains("bash"), "{}", unknown.stderr);
+
+    let dir = tempfile::tempdir().unwrap();
+    let haplane = Haplane::on(format!("dir:{}", dir.path().display()))
+        .with("HAPLANE_HTTP_LISTEN", "127.0.0.1:9");
+    haplane.run(&["set", "canary", "web/a", "drain"]).exits(0);
+    let complete = |words: &[&str]| {
+        let index = words.len() - 1;
+        let all: Vec<&str> = std::iter::once("--").chain(words.iter().copied()).collect();
+        let run = haplane
+            .with("HAPLANE_COMPLETE", "bash")
+            .with("_CLAP_COMPLETE_INDEX", &index.to_string())
+            .with("_CLAP_COMPLETE_COMP_TYPE", "9")
+            .with("_CLAP_IFS", "\n")
+            .run(&all);
+        run.exits(0).stdout
+    };
+    assert_eq!(complete(&["haplane", "clear", "can"]), "canary");
+    assert!(complete(&["haplane", "set", "web/a", "dr"]).contains("drain"));
+    assert!(complete(&["haplane", "sta"]).contains("status"));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let man = haplane()
+        .run(&["man", dir.path().to_str().unwrap(), "--json"])
+        .exits(0)
+        .json();
+    let pages = man["pages"].as_array().unwrap();
+    assert!(pages.len() > 10);
+    for page in pages {
+        let text = std::fs::read_to_string(dir.path().join(page.as_str().unwrap())).unwrap();
+        assert!(text.contains(".SH SYNOPSIS"), "{page}");
+    }
+    let top = std::fs::read_to_string(dir.path().join("haplane.1")).unwrap();
+    assert!(top.contains("Exit status"), "{top}");
+}
