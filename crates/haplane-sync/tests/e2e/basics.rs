@@ -267,7 +267,11 @@ async fn changes_by_hand() {
     stage.stop().await;
 
     stage.start("", "by_hand = \"leave\"");
-    stage.serves(&refs(&origins)).await;
+    eventually("it knows its slots again", PATIENCE, || async {
+        let ready = stage.get("/readyz").await;
+        if ready.0 == 200 { Ok(()) } else { Err(ready) }
+    })
+    .await;
     stage
         .haproxy
         .command("set server web/web-1 state maint")
