@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
+use crate::observe::served;
 use crate::pool::Pool;
 use crate::process::{Process, RoundError};
 use crate::responder::Responder;
@@ -33,6 +34,8 @@ pub struct PoolReport {
     pub held: Option<Held>,
     /// Lines that are no instances.
     pub refused: Vec<Refused>,
+    /// Its source is a file, not a peer.
+    pub from_file: bool,
     /// Why nothing is known.
     pub error: Option<RoundError>,
 }
@@ -50,8 +53,9 @@ pub enum Deed {
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Reads every source once and goes through every HAProxy, all at the same time.
-pub async fn run(settings: &SyncSettings, deed: Deed) -> Vec<PoolReport> {
+/// Reads every source once and goes through every HAProxy, all at the same time. What would be held of the pools in
+/// `accept` is accepted.
+pub async fn run(settings: &SyncSettings, deed: Deed, accept: &[String]) -> Vec<PoolReport> {
     let clock = Clock::start();
     let changed = Arc::new(watch::Sender::new(0));
     let one = |pool| Arc::new(Pool::new(pool, Arc::clone(&changed)));
@@ -68,7 +72,7 @@ pub async fn run(settings: &SyncSettings, deed: Deed) -> Vec<PoolReport> {
             Arc::new(Responder::new(settings.agent)),
             clock,
         );
-        running.spawn(go_through(process, pools.clone(), deed));
+        running.spawn(go_through(process, pools.clone(), deed, accept.to_vec()));
     }
     let mut reports: Vec<_> = running.join_all().await.into_iter().flatten().collect();
     reports.sort_by(|a, b| (&a.pool, &a.socket).cmp(&(&b.pool, &b.socket)));
@@ -96,7 +100,12 @@ pub fn by_backend(pools: &[Arc<Pool>]) -> Vec<Vec<Arc<Pool>>> {
     backends.into_values().collect()
 }
 
-async fn go_through(mut process: Process, pools: Vec<Arc<Pool>>, deed: Deed) -> Vec<PoolReport> {
+async fn go_through(
+    mut process: Process,
+    pools: Vec<Arc<Pool>>,
+    deed: Deed,
+    accept: Vec<String>,
+) -> Vec<PoolReport> {
     let mut reports = Vec::new();
     for together in by_backend(&pools) {
         for pool in &together {
@@ -107,11 +116,20 @@ async fn go_through(mut process: Process, pools: Vec<Arc<Pool>>, deed: Deed) -> 
                 homeless: Vec::new(),
                 held: None,
                 refused: Vec::new(),
+                from_file: matches!(pool.settings.source, Source::File(_)),
                 error: None,
             };
             let done = match deed {
                 Deed::Plan => plan_one(&process, pool, &mut report).await,
-                Deed::Apply => apply_one(&mut process, pool, &mut report).await,
+                Deed::Apply => {
+                    apply_one(
+                        &mut process,
+                        pool,
+                        &mut report,
+                        accept.contains(&pool.settings.name),
+                    )
+                    .await
+                }
             };
             let standing = pool.standing();
             report.error = done.err();
@@ -144,11 +162,17 @@ async fn apply_one(
     process: &mut Process,
     pool: &Arc<Pool>,
     report: &mut PoolReport,
+    mut accept: bool,
 ) -> Result<(), RoundError> {
     let deadline = Instant::now() + pool.settings.policy.drain_grace + PATIENCE;
     loop {
         let socket = process.socket().await?;
         let backend = process.look(&socket, std::slice::from_ref(pool)).await?;
+        let observed = backend.of(&pool.settings);
+        pool.learn_baseline(served(&observed), process.now());
+        if accept && pool.confirm(None).is_ok() {
+            accept = false;
+        }
         let round = process.round(&socket, &backend, pool).await?;
         let observed = &round.observed;
         let worth_telling =
@@ -161,8 +185,11 @@ async fn apply_one(
             .steps
             .extend(told.map(|taken| (taken.planned, taken.trouble)));
         report.homeless.clone_from(&round.plan.homeless);
-        if is_done(process, pool, &round.plan) || Instant::now() > deadline {
+        if is_done(process, pool, &round.plan) {
             return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(RoundError::NotSettled);
         }
         tokio::time::sleep(PAUSE).await;
     }

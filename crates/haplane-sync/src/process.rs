@@ -30,6 +30,9 @@ pub enum RoundError {
     /// There is no list to keep slots in line with yet.
     #[error("the source has not given a list yet")]
     NoList,
+    /// Steps kept failing, or a slot never got where it was to go.
+    #[error("not everything came to rest in time; what is left is in the last steps")]
+    NotSettled,
     /// The backend has no slot of this pool.
     #[error(
         "the backend {backend} has no server named {prefix}N: is the server-template line there?"
@@ -87,6 +90,11 @@ impl Process {
     /// Where it is.
     pub const fn path(&self) -> &SocketPath {
         &self.path
+    }
+
+    /// Now, on the clock of this process.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
     }
 
     /// What is remembered of a pool's slots.

@@ -46,6 +46,10 @@ pub struct Common {
 pub enum Command {
     /// Run beside an HAProxy and answer its agent checks
     Agent(AgentOptions),
+    /// Keep slots in line with service discovery
+    Sync(SyncOptions),
+    /// Who sits in which slot, since when and why; who has none
+    Slots(SlotsOptions),
     /// Take out of rotation: drain, wait for sessions, then maint
     Drain(DrainOptions),
     /// Back into rotation

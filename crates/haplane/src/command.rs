@@ -14,7 +14,9 @@ pub mod ramp;
 pub mod ready;
 pub mod set;
 pub mod show;
+pub mod slots;
 pub mod status;
+pub mod sync;
 pub mod wait;
 pub mod why;
 

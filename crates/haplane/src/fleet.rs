@@ -1,7 +1,7 @@
 //! The fleet: where the agents are, asked all at once, none waited for longer than its deadline.
 
 pub mod answers;
-mod http;
+pub(crate) mod http;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};

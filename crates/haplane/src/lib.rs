@@ -77,6 +77,15 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
     if let Command::Agent(options) = &cli.command {
         return command::agent::run(settings, &source, options, &output).into();
     }
+    match &cli.command {
+        Command::Sync(options) => {
+            return command::sync::run(&settings, &source, options, &output).into();
+        }
+        Command::Slots(options) => {
+            return command::slots::run(&settings, &source, options, &output).into();
+        }
+        _ => {}
+    }
     let identity = Identity::of_this_process(&identity_words);
     match Session::open(settings, &cli.common, output, identity) {
         Ok(session) => in_session(&session, &cli.command).into(),
@@ -103,9 +112,15 @@ fn in_session(session: &Session, command: &Command) -> Exit {
 
 async fn dispatch(session: &Session, command: &Command) -> Result<Report, Failure> {
     match command {
-        Command::Agent(_) | Command::Audit(_) | Command::Completions(_) | Command::Man(_) => Err(
-            Failure::new(Exit::Unexpected, "this command needs no store"),
-        ),
+        Command::Agent(_)
+        | Command::Audit(_)
+        | Command::Sync(_)
+        | Command::Slots(_)
+        | Command::Completions(_)
+        | Command::Man(_) => Err(Failure::new(
+            Exit::Unexpected,
+            "this command needs no store",
+        )),
         Command::Drain(options) => command::drain::run(session, options).await,
         Command::Ready(options) => command::ready::run(session, options).await,
         Command::Ramp(options) => command::ramp::run(session, options).await,

@@ -13,9 +13,9 @@ const TASKS: [(&str, &[&str]); 5] = [
         "Change what takes traffic",
         &["drain", "ready", "ramp", "canary", "set", "clear"],
     ),
-    ("Look", &["status", "why", "wait", "show", "log"]),
+    ("Look", &["status", "why", "wait", "show", "log", "slots"]),
     ("Check haproxy.cfg and reloads", &["audit"]),
-    ("Run beside HAProxy", &["agent"]),
+    ("Run beside HAProxy", &["agent", "sync"]),
     ("Set up", &["init", "forget", "completions", "man"]),
 ];
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, ValueHint};
+use clap::{ArgGroup, Args, Subcommand, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 use haplane_haproxy::Percent;
 
@@ -30,6 +30,54 @@ pub struct AgentOptions {
         value_name = "FILTER"
     )]
     pub log: String,
+}
+
+/// Options of `haplane sync`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct SyncOptions {
+    /// What else than to keep slots in line.
+    #[command(subcommand)]
+    pub command: Option<SyncCommand>,
+    /// Do what is to be done once, and end
+    #[arg(long, conflicts_with = "plan")]
+    pub once: bool,
+    /// Say what is to be done and why; change nothing
+    #[arg(long)]
+    pub plan: bool,
+    /// With --once: accept what would be held of this pool
+    #[arg(long, requires = "once", value_name = "POOL")]
+    pub accept: Vec<String>,
+    /// As a daemon
+    #[command(flatten)]
+    pub daemon: AgentOptions,
+}
+
+/// What `haplane sync` can be told while it runs.
+#[derive(Debug, Subcommand)]
+pub enum SyncCommand {
+    /// Accept the change of a pool that is held
+    Confirm(ConfirmOptions),
+}
+
+/// Options of `haplane sync confirm`.
+#[derive(Debug, Args)]
+pub struct ConfirmOptions {
+    /// The pool
+    pub pool: String,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Options of `haplane slots`.
+#[derive(Debug, Args)]
+pub struct SlotsOptions {
+    /// Only these pools
+    pub pools: Vec<String>,
+    /// Also the last transitions of each slot
+    #[arg(long)]
+    pub history: bool,
 }
 
 /// How log lines look.

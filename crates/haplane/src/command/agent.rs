@@ -68,14 +68,15 @@ impl From<AgentError> for Failure {
 }
 
 /// The configuration as a TOML file that can be used, each line with where its value comes from.
-fn printed(effective: &[Effective]) -> String {
+pub(super) fn printed(effective: &[Effective]) -> String {
     let mut text = String::new();
     let mut section = "";
     for one in effective {
         let (path, key) = one.key.rsplit_once('.').unwrap_or(("", &one.key));
         if path != section {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "\n[{path}]");
+            let list = path.split_once('[').map(|(name, _)| format!("[[{name}]]"));
+            let _ = writeln!(text, "\n{}", list.unwrap_or_else(|| format!("[{path}]")));
             section = path;
         }
         let assignment = format!("{key} = {}", one.value);

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::net::TcpStream;
 
 /// How long a dial may take.
@@ -78,14 +79,14 @@ impl fmt::Display for AgentAddress {
 }
 
 /// A connection to one agent.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     authority: String,
-    sender: SendRequest<Empty<Bytes>>,
+    sender: SendRequest<Full<Bytes>>,
     _driver: tokio_util::task::AbortOnDropHandle<()>,
 }
 
 impl Connection {
-    pub(super) async fn dial(address: &AgentAddress) -> Result<Self, String> {
+    pub(crate) async fn dial(address: &AgentAddress) -> Result<Self, String> {
         let dial = TcpStream::connect((address.host.as_str(), address.port));
         let stream = match tokio::time::timeout(DIAL, dial).await {
             Ok(Ok(stream)) => stream,
@@ -105,10 +106,44 @@ impl Connection {
     }
 
     /// Reads one JSON page, whole.
-    pub(super) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, String> {
-        let request = Request::get(path)
+    pub(crate) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, String> {
+        let (status, body) = self
+            .exchange(Request::get(path), path, Bytes::new())
+            .await?;
+        if status != StatusCode::OK {
+            return Err(format!(
+                "{path} is answered with status {}",
+                status.as_u16()
+            ));
+        }
+        serde_json::from_slice(&body)
+            .map_err(|error| format!("{path} cannot be understood: {error}"))
+    }
+
+    /// Sends one JSON document; the status and the document that come back.
+    pub(crate) async fn post(
+        &mut self,
+        path: &str,
+        document: &Value,
+    ) -> Result<(StatusCode, Value), String> {
+        let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+        let (status, body) = self
+            .exchange(request, path, document.to_string().into())
+            .await?;
+        let document = serde_json::from_slice(&body)
+            .map_err(|error| format!("{path} cannot be understood: {error}"))?;
+        Ok((status, document))
+    }
+
+    async fn exchange(
+        &mut self,
+        request: http::request::Builder,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), String> {
+        let request = request
             .header(header::HOST, &self.authority)
-            .body(Empty::new())
+            .body(Full::new(body))
             .map_err(|error| error.to_string())?;
         self.sender
             .ready()
@@ -119,16 +154,10 @@ impl Connection {
             .send_request(request)
             .await
             .map_err(|error| format!("{path}: {error}"))?;
-        if answer.status() != StatusCode::OK {
-            return Err(format!(
-                "{path} is answered with status {}",
-                answer.status().as_u16()
-            ));
-        }
+        let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_BODY).collect().await;
         let body = body.map_err(|error| format!("{path} is not whole: {error}"))?;
-        serde_json::from_slice(&body.to_bytes())
-            .map_err(|error| format!("{path} cannot be understood: {error}"))
+        Ok((status, body.to_bytes()))
     }
 }
 

@@ -25,3 +25,4 @@ mod folder;
 mod guards;
 mod haproxy_rows;
 mod proof;
+mod sync_commands;

@@ -1,0 +1,191 @@
+//! `haplane slots`: what the running synchroniser says of every slot.
+
+use haplane_daemon::Settings;
+use haplane_sync::SyncSettings;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::cli::SlotsOptions;
+use crate::command::sync::{on_a_runtime, sync_settings};
+use crate::config::Source;
+use crate::exit::{Exit, Failure};
+use crate::fleet::AgentAddress;
+use crate::fleet::http::Connection;
+use crate::output::{BAD, Cell, FAINT, GOOD, NOTABLE, Output, Report, Table};
+use crate::times;
+
+/// Shows the slots of all pools, or of some.
+pub fn run(settings: &Settings, source: &Source, options: &SlotsOptions, output: &Output) -> Exit {
+    let report = sync_settings(settings, source)
+        .and_then(|sync| on_a_runtime(ask(&sync))?)
+        .and_then(|pools| choose(pools, &options.pools))
+        .map(|pools| tell(&pools, options.history));
+    match report {
+        Ok(report) => output.report(&report),
+        Err(failure) => output.failure(&failure),
+    }
+}
+
+/// A connection to the running synchroniser.
+pub(super) async fn dial(sync: &SyncSettings) -> Result<Connection, Failure> {
+    let address = AgentAddress::new(sync.http.ip().to_string(), sync.http.port());
+    Connection::dial(&address).await.map_err(|why| {
+        Failure::new(
+            Exit::Unreachable,
+            format!("no synchroniser answers at {address} ([sync] http): {why}; does `haplane sync` run here?"),
+        )
+    })
+}
+
+/// Its pools.
+pub(super) async fn ask(sync: &SyncSettings) -> Result<Vec<Value>, Failure> {
+    let mut connection = dial(sync).await?;
+    connection
+        .get("/v1/pools")
+        .await
+        .map_err(|why| Failure::new(Exit::Unreachable, why))
+}
+
+fn choose(pools: Vec<Value>, names: &[String]) -> Result<Vec<Value>, Failure> {
+    let known: Vec<String> = pools
+        .iter()
+        .filter_map(|pool| pool["pool"].as_str().map(str::to_owned))
+        .collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        return Err(Failure::refused(format!(
+            "there is no pool {unknown:?}; there are: {}",
+            known.join(", ")
+        )));
+    }
+    let wanted =
+        |pool: &Value| names.is_empty() || names.iter().any(|name| pool["pool"] == name.as_str());
+    Ok(pools.into_iter().filter(wanted).collect())
+}
+
+fn tell(pools: &[Value], history: bool) -> Report {
+    let now = Timestamp::now();
+    let mut report = Report::new(json!({ "pools": pools })).table(slots(pools, now));
+    for pool in pools {
+        for line in about(pool, now) {
+            report = report.line(line);
+        }
+    }
+    if history {
+        report.table(transitions(pools, now))
+    } else {
+        report
+    }
+}
+
+fn slots(pools: &[Value], now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        "POOL", "SLOT", "STATE", "INSTANCE", "ADDRESS", "ADMIN", "HEALTH", "SINCE", "WHY",
+    ]);
+    for (pool, slot) in each(pools, "slots") {
+        let state = text(slot, "state");
+        let style = match state {
+            "active" => GOOD,
+            "free" => FAINT,
+            _ => NOTABLE,
+        };
+        table.push(vec![
+            text(pool, "pool").into(),
+            text(slot, "slot").into(),
+            Cell::styled(state, style),
+            text(slot, "instance").into(),
+            text(slot, "address").into(),
+            text(slot, "admin").into(),
+            text(slot, "health").into(),
+            ago(slot, "since", now).into(),
+            text(slot, "why").into(),
+        ]);
+    }
+    table
+}
+
+fn transitions(pools: &[Value], now: Timestamp) -> Table {
+    let mut table = Table::new(&["SLOT", "WHEN", "STATE", "INSTANCE", "WHY"]);
+    for (_, slot) in each(pools, "slots") {
+        for transition in list(slot, "transitions") {
+            table.push(vec![
+                text(slot, "slot").into(),
+                ago(transition, "at", now).into(),
+                text(transition, "state").into(),
+                text(transition, "instance").into(),
+                text(transition, "why").into(),
+            ]);
+        }
+    }
+    table
+}
+
+/// What is not as it should be with a pool.
+fn about(pool: &Value, now: Timestamp) -> Vec<String> {
+    let name = text(pool, "pool");
+    let mut lines = Vec::new();
+    let held = &pool["held"];
+    if !held.is_null() {
+        lines.push(format!(
+            "{BAD}{name}: held ({}) for {}: the list had {} instances and has {}; haplane sync confirm {name}{BAD:#}",
+            text(held, "reason"),
+            ago(held, "since", now).trim_end_matches(" ago"),
+            held["had"],
+            held["has"]
+        ));
+    }
+    for line in list(pool, "refused") {
+        lines.push(format!(
+            "{NOTABLE}{name}: line {} is refused: {}{NOTABLE:#}",
+            line["number"],
+            text(line, "why")
+        ));
+    }
+    for process in list(pool, "processes") {
+        let socket = text(process, "socket");
+        if let Some(error) = process["error"].as_str() {
+            lines.push(format!("{BAD}{name} in {socket}: {error}{BAD:#}"));
+        }
+        for homeless in list(process, "homeless") {
+            lines.push(format!(
+                "{BAD}{name}: no slot for {} ({}) since {}{BAD:#}",
+                text(homeless, "instance"),
+                text(homeless, "address"),
+                ago(homeless, "since", now)
+            ));
+        }
+        for damped in list(process, "damped").iter().filter_map(Value::as_str) {
+            lines.push(format!(
+                "{NOTABLE}{name}: {damped} comes and goes, and waits until it stays{NOTABLE:#}"
+            ));
+        }
+        if let Some(seconds) = process["time_to_full_s"]
+            .as_u64()
+            .filter(|_| list(process, "homeless").is_empty())
+        {
+            let time = times::span_of(std::time::Duration::from_secs(seconds));
+            lines.push(format!("{NOTABLE}{name}: its slots run out in {time} at the growth of the last hour{NOTABLE:#}"));
+        }
+    }
+    lines
+}
+
+fn each<'a>(pools: &'a [Value], key: &'a str) -> impl Iterator<Item = (&'a Value, &'a Value)> {
+    pools.iter().flat_map(move |pool| {
+        let processes = list(pool, "processes").iter();
+        processes.flat_map(move |process| list(process, key).iter().map(move |item| (pool, item)))
+    })
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn ago(value: &Value, key: &str, now: Timestamp) -> String {
+    let at = value[key].as_str().and_then(|text| text.parse().ok());
+    at.map(|at| format!("{} ago", times::between(at, now)))
+        .unwrap_or_default()
+}
