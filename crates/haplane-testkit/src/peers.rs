@@ -14,6 +14,10 @@ pub enum Peer {
     Consul,
     /// Prometheus's checker of rules, 2 or 3.
     Promtool,
+    /// Kubernetes's client, for its `kustomize`.
+    Kubectl,
+    /// A checker of Kubernetes manifests.
+    KubernetesValidate,
     /// A browser, from the machine's own packages.
     Chromium,
 }
@@ -26,6 +30,8 @@ impl Peer {
             Self::Haproxy26 => "haproxy-2.6",
             Self::Consul => "consul",
             Self::Promtool => "promtool",
+            Self::Kubectl => "kubectl",
+            Self::KubernetesValidate => "kubernetes-validate",
             Self::Chromium => "chromium",
         }
     }
@@ -37,6 +43,8 @@ impl Peer {
             Self::Haproxy26 => "HAPLANE_HAPROXY_26",
             Self::Consul => "HAPLANE_CONSUL",
             Self::Promtool => "HAPLANE_PROMTOOL",
+            Self::Kubectl => "HAPLANE_KUBECTL",
+            Self::KubernetesValidate => "HAPLANE_KUBERNETES_VALIDATE",
             Self::Chromium => "HAPLANE_CHROMIUM",
         }
     }
@@ -93,6 +101,8 @@ impl Peer {
             Self::Haproxy26 => &["HAProxy version 2.6."],
             Self::Consul => &["Consul v1.8."],
             Self::Promtool => &["promtool, version 2.", "promtool, version 3."],
+            // `scripts/peers` has looked, and linked the right one.
+            Self::Kubectl | Self::KubernetesValidate => &[],
             Self::Chromium => &["Chromium "],
         };
         versions.iter().any(|version| said.starts_with(version))

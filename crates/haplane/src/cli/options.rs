@@ -355,7 +355,7 @@ pub struct LogOptions {
 #[derive(Debug, Args)]
 pub struct ForgetOptions {
     /// The node, by the name that `haplane status` shows
-    #[arg(value_name = "NODE")]
+    #[arg(value_name = "NODE", env = "HAPLANE_NODE", hide_env_values = true)]
     pub node: String,
     /// Show what would be taken out, change nothing
     #[arg(long)]
