@@ -120,3 +120,12 @@ fn every_command_has_a_manual_page() {
     let top = std::fs::read_to_string(dir.path().join("haplane.1")).unwrap();
     assert!(top.contains("Exit status"), "{top}");
 }
+
+#[test]
+fn the_documented_exit_statuses_are_those_of_the_code() {
+    let page = include_str!("../../../../docs/operating.md");
+    for exit in haplane::exit::Exit::ALL {
+        let line = format!("| {} | {} |", exit.status(), exit.meaning());
+        assert!(page.lines().any(|one| one == line), "{line}");
+    }
+}
