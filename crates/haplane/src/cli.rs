@@ -64,6 +64,8 @@ pub enum Command {
     Clear(ClearOptions),
     /// What in haproxy.cfg, a state file or the process will bite
     Audit(AuditOptions),
+    /// Put agent-check parameters on the server lines of haproxy.cfg
+    Enroll(EnrollOptions),
     /// The fleet: nodes, store, rows, forgotten drains
     Status(StatusOptions),
     /// Every layer of one row: who wants what, what was answered, what HAProxy does

@@ -6,6 +6,7 @@ pub mod canary;
 pub mod clear;
 pub mod completions;
 pub mod drain;
+pub mod enroll;
 pub mod forget;
 pub mod init;
 pub mod log;

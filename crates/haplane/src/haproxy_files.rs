@@ -17,8 +17,24 @@ pub const DEFAULT_CONFIG: &str = "/etc/haproxy/haproxy.cfg";
 /// More than any real configuration; the parser says what it makes of the rest.
 const MOST_BYTES: u64 = (64 << 20) + 1;
 
+/// What is known beside the files: this process's environment, and a version if there is one.
+pub fn context(version: Option<HaproxyVersion>) -> Context {
+    let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+    let environment =
+        Environment::from_pairs(std::env::vars_os().map(|(name, value)| (text(name), text(value))));
+    Context {
+        environment,
+        version,
+    }
+}
+
 /// Reads files and folders in the order in which HAProxy reads them.
 pub fn read_config(paths: &[PathBuf], version: Option<HaproxyVersion>) -> Result<Config, Failure> {
+    read_config_in(paths, &context(version))
+}
+
+/// The same in a context that is made already.
+pub fn read_config_in(paths: &[PathBuf], context: &Context) -> Result<Config, Failure> {
     let mut files = Vec::new();
     for path in in_haproxys_order(paths)? {
         let bytes = read_bounded(&path).map_err(|error| cannot_read(&path, &error))?;
@@ -34,19 +50,7 @@ pub fn read_config(paths: &[PathBuf], version: Option<HaproxyVersion>) -> Result
             names.join(", ")
         )));
     }
-    let environment = Environment::from_pairs(std::env::vars_os().map(|(name, value)| {
-        (
-            name.to_string_lossy().into_owned(),
-            value.to_string_lossy().into_owned(),
-        )
-    }));
-    Ok(Config::parse(
-        files,
-        &Context {
-            environment,
-            version,
-        },
-    ))
+    Ok(Config::parse(files, context))
 }
 
 /// The files themselves; of a folder, those that HAProxy takes.

@@ -116,6 +116,7 @@ async fn dispatch(session: &Session, command: &Command) -> Result<Report, Failur
         | Command::Audit(_)
         | Command::Sync(_)
         | Command::Slots(_)
+        | Command::Enroll(_)
         | Command::Completions(_)
         | Command::Man(_) => Err(Failure::new(
             Exit::Unexpected,
@@ -143,6 +144,7 @@ fn without_settings(cli: &Cli, output: &Output) -> Option<Exit> {
         Command::Audit(options) => {
             return Some(command::audit::run(options, output, cli.common.json));
         }
+        Command::Enroll(options) => return Some(command::enroll::run(options, output)),
         Command::Completions(options) => {
             command::completions::script(&options.shell).map(|script| output.text(&script))
         }

@@ -54,3 +54,37 @@ pub enum FailOn {
     /// What is worth knowing
     Note,
 }
+
+/// Options of `haplane enroll`.
+#[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
+#[command(group = clap::ArgGroup::new("what").args(["diff", "check", "write"]))]
+pub struct EnrollOptions {
+    /// haproxy.cfg, or a folder of *.cfg; several in HAProxy's order
+    #[arg(short, long = "file", value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::AnyPath)]
+    pub files: Vec<PathBuf>,
+    /// Groups, exclusions and the agent's address (see docs/enroll.md)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub groups: Option<PathBuf>,
+    /// Show what would change, as a unified diff (the default)
+    #[arg(long)]
+    pub diff: bool,
+    /// Only say whether something would change: exit 6 if so
+    #[arg(long)]
+    pub check: bool,
+    /// Change the files
+    #[arg(long)]
+    pub write: bool,
+    /// Take the enrolment out again
+    #[arg(long)]
+    pub remove: bool,
+    /// Let this haproxy check the result (-c) before anything is written
+    #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath)]
+    pub haproxy: Option<PathBuf>,
+    /// The HAProxy that reads the files, e.g. 2.8.25, to decide conditions about its version
+    #[arg(long, value_name = "VERSION")]
+    pub haproxy_version: Option<HaproxyVersion>,
+}

@@ -14,7 +14,7 @@ const TASKS: [(&str, &[&str]); 5] = [
         &["drain", "ready", "ramp", "canary", "set", "clear"],
     ),
     ("Look", &["status", "why", "wait", "show", "log", "slots"]),
-    ("Check haproxy.cfg and reloads", &["audit"]),
+    ("Check and prepare haproxy.cfg", &["audit", "enroll"]),
     ("Run beside HAProxy", &["agent", "sync"]),
     ("Set up", &["init", "forget", "completions", "man"]),
 ];

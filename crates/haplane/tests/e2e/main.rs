@@ -20,6 +20,7 @@ mod command;
 mod consul_acl;
 mod consul_writes;
 mod drains;
+mod enroll;
 mod fleet;
 mod folder;
 mod guards;
