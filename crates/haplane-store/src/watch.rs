@@ -27,6 +27,9 @@ pub struct WatchSettings {
     /// How long one read may wait for a change. An index from before a loss of data sleeps this long
     /// (facts 8.1).
     pub wait: Duration,
+    /// The same for the first read after a change. Between two reads the loop pauses, and a store that
+    /// is restored from a backup just then says nothing of it to a later read with the old index.
+    pub wait_after_change: Duration,
     /// The least time between the beginnings of two reads, so that a busy key cannot spin the loop.
     pub spacing: Duration,
     /// The longest pause after a failure.
@@ -37,6 +40,7 @@ impl Default for WatchSettings {
     fn default() -> Self {
         Self {
             wait: Duration::from_secs(30),
+            wait_after_change: Duration::from_secs(2),
             spacing: Duration::from_millis(100),
             longest_pause: Duration::from_secs(2),
         }
@@ -129,6 +133,7 @@ pub struct Watch<S, F> {
     store: S,
     guard: Guard,
     settings: WatchSettings,
+    just_changed: bool,
     account: Account<F>,
 }
 
@@ -146,6 +151,7 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
             store,
             guard,
             settings,
+            just_changed: false,
             account,
         };
         (watch, views)
@@ -185,12 +191,17 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
 
     async fn turn(&mut self) -> Turn {
         let mode = self.guard.next_mode();
+        let wait = if std::mem::take(&mut self.just_changed) {
+            self.settings.wait_after_change
+        } else {
+            self.settings.wait
+        };
         let asked = Instant::now();
-        let turn = match self.store.read(mode, self.settings.wait).await {
+        let turn = match self.store.read(mode, wait).await {
             Ok(reading) => self.judge(reading).await,
             Err(error) => self.fail(&error),
         };
-        let ended_early = mode != Mode::Consistent && asked.elapsed() < self.settings.wait;
+        let ended_early = mode != Mode::Consistent && asked.elapsed() < wait;
         if matches!(turn, Turn::Unchanged) && ended_early {
             // A Consul that is restored from a backup ends the queries that wait, with what they
             // knew. The next one would sleep on an index from the future (facts 8.1).
@@ -209,6 +220,7 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
         }
         match verdict {
             Verdict::Accept(snapshot, arrival) => {
+                self.just_changed = true;
                 self.account.accepted(&snapshot, arrival);
                 Turn::Well
             }

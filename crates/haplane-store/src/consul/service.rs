@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::consul::client::{Call, Client, Freshness, Target, decode};
 use crate::consul::kv::{Blocking, ReadHow};
@@ -187,15 +188,23 @@ impl Client {
         index: u64,
         wait: Duration,
     ) -> Result<Instances, StoreError> {
-        let consistency = self.settings().consistency;
-        self.read_instances(service, which, |freshness| match freshness {
-            Freshness::New => ReadHow::CONSISTENT,
-            Freshness::Reused => ReadHow {
-                consistency,
-                blocking: Some(Blocking { index, wait }),
-            },
-        })
-        .await
+        let begun = Instant::now();
+        let parked = ReadHow {
+            consistency: self.settings().consistency,
+            blocking: Some(Blocking { index, wait }),
+        };
+        let read = self
+            .read_instances(service, which, |freshness| match freshness {
+                Freshness::New => ReadHow::CONSISTENT,
+                Freshness::Reused => parked,
+            })
+            .await?;
+        // A Consul that is restored from a backup ends the queries that wait, with what they knew; the
+        // next one would wait for an index that is long to come.
+        if !read.consistent && read.meta.index == index && begun.elapsed() < wait {
+            return self.instances(service, which).await;
+        }
+        Ok(read)
     }
 
     async fn read_instances(

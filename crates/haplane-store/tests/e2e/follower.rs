@@ -28,8 +28,13 @@ pub(crate) struct Follower {
 
 impl Follower {
     pub(crate) fn start(store: impl Store + 'static) -> Self {
+        Self::start_with(store, WatchSettings::default())
+    }
+
+    /// One that reads as often as it can, to see what is there for a moment only.
+    pub(crate) fn start_eager(store: impl Store + 'static) -> Self {
         let settings = WatchSettings {
-            wait: Duration::from_secs(2),
+            spacing: Duration::from_millis(1),
             ..WatchSettings::default()
         };
         Self::start_with(store, settings)

@@ -236,10 +236,22 @@ async fn an_older_backup_is_obeyed_and_told() {
     for text in ["drain", "maint", "25%"] {
         write(&store, &[("canary", Some(text))]).await;
     }
-    // With the agent's own long wait: none of it may be slept through.
-    let settings = WatchSettings::default();
-    let follower = Follower::start_with(open(&consul.url(), "haplane"), settings);
+    let follower = Follower::start(open(&consul.url(), "haplane"));
     follower.until_says("canary", "25%", SOON).await;
+    // Between two reads of the watch.
+    consul.restore(backup.clone()).await;
+    follower.until_says("canary", "50%", RECOVERY).await;
+    assert_eq!(follower.arrivals().last(), Some(&Arrival::Restored));
+    follower.has_always_said("web/a", "drain");
+    // While a read is parked for long.
+    write(&store, &[("canary", Some("maint"))]).await;
+    let contact = follower
+        .until_says("canary", "maint", RECOVERY)
+        .await
+        .contact;
+    follower
+        .until("the next park", SOON, |view| view.contact != contact)
+        .await;
     // Its next read waits by now, as it does nearly always.
     let parked = Duration::from_millis(300);
     follower
@@ -250,7 +262,6 @@ async fn an_older_backup_is_obeyed_and_told() {
     consul.restore(backup).await;
     follower.until_says("canary", "50%", RECOVERY).await;
     assert_eq!(follower.arrivals().last(), Some(&Arrival::Restored));
-    follower.has_always_said("web/a", "drain");
     // What comes after it is seen as ever.
     write(&store, &[("canary", Some("maint"))]).await;
     follower.until_says("canary", "maint", RECOVERY).await;
@@ -297,7 +308,12 @@ async fn leader_quorum_and_local_agent_may_go_and_come_back() {
 async fn a_frozen_consul_changes_nothing() {
     let mut consul = Consul::start(Options::new()).await;
     drained(&consul).await;
-    let follower = Follower::start(open(&consul.url(), "haplane"));
+    let settings = WatchSettings {
+        wait: Duration::from_secs(1),
+        wait_after_change: Duration::from_secs(1),
+        ..WatchSettings::default()
+    };
+    let follower = Follower::start_with(open(&consul.url(), "haplane"), settings);
     follower.until_says("canary", "drain", SOON).await;
     consul.freeze().await;
     let before = follower.view().contact.unwrap();

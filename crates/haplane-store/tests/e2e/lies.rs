@@ -248,16 +248,24 @@ async fn a_list_that_lost_keys_is_held_against_single_reads() {
 
 #[tokio::test]
 async fn an_index_from_before_a_loss_is_not_waited_for_on_a_new_connection() {
-    let mut fake = drained();
+    let fake = drained();
     let follower = Follower::start(open(&fake.url(), "haplane"));
     follower.until_says("canary", "drain", SOON).await;
-    // Gone and back, empty, within less than a pause of the loop: no read ever failed.
-    fake.down().await;
+    eventually("a parked query", SOON, async || {
+        (fake.held() == 1).then_some(()).ok_or(())
+    })
+    .await;
+    // Gone and back with other data, so quickly that no connection is refused.
     fake.forget_everything();
     fake.put(&format!("haplane/state/{}", marker::PATH), "other");
     fake.put("haplane/state/canary", "50%");
-    fake.up();
+    fake.interrupt(Reply::close());
     follower.until_says("canary", "50%", RECOVERY).await;
+    assert_eq!(
+        follower.view().snapshot.unwrap().index,
+        3,
+        "far below the old one"
+    );
 }
 
 #[tokio::test]
