@@ -218,10 +218,15 @@ fn config(agent: SocketAddr, frontend: &Port, origin: &Origin, closed: &Port) ->
             bind {}
             use_backend %[path,field(2,/)]
         backend m-free
+            server s {} {}
+        backend m-open
             server s {} {}\n",
         frontend.address(),
         origin.address(),
         enrolled(agent, "@free m-free/s"),
+        origin.address(),
+        // As words that were set through the socket: without their line end.
+        enrolled(agent, "m-open/s").replace("\\n", ""),
     );
     for (row, prior, said, _) in all() {
         let backend = row.trim_end_matches("/s");
@@ -346,8 +351,8 @@ async fn every_answer_from_every_state_before() {
     let keys = all().filter_map(|(row, _, said, _)| {
         Some((format!("haplane/state/{row}"), said.value?.to_owned()))
     });
-    let keys: Vec<_> = keys.collect();
-    consul.put_many(keys.clone()).await;
+    consul.put_many(keys).await;
+    consul.put("haplane/state/m-open/s", "drain").await;
     for (row, prior, said, _) in all() {
         if said.value.is_none() && matches!(prior.by, By::Key(_)) {
             consul.delete(&format!("haplane/state/{row}")).await;
@@ -355,6 +360,7 @@ async fn every_answer_from_every_state_before() {
     }
     let mut after: BTreeMap<_, _> = all().map(|(row, _, _, after)| (row, after)).collect();
     after.insert("m-free/s".to_owned(), free());
+    after.insert("m-open/s".to_owned(), plain(DRAIN, DRAINED));
     both.show("the state after", &after).await;
     both.serve(&after).await;
 
@@ -365,6 +371,7 @@ async fn every_answer_from_every_state_before() {
         let shown = after.get_mut(&row).unwrap();
         *shown = lifted(prior, said, shown.weight);
     }
+    after.insert("m-open/s".to_owned(), plain(READY, UP));
     both.show("ready without a weight", &after).await;
 
     // One that restates them: nothing is left of anything that was before.
@@ -381,10 +388,15 @@ async fn every_answer_from_every_state_before() {
 
 /// A slot without an instance is in maintenance, whatever was set.
 fn free() -> Shown {
+    plain(MAINT, IN_MAINT)
+}
+
+/// A row of HAProxy's default weight.
+fn plain(admin: i64, status: &str) -> Shown {
     Shown {
-        admin: MAINT,
+        admin,
         weight: 1,
-        status: IN_MAINT.to_owned(),
+        status: status.to_owned(),
     }
 }
 

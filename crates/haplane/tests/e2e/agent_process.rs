@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ use haplane_testkit::process::Process;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
+
+use crate::command::{Run, run_of};
 
 /// How long anything may take that has no limit of its own, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -44,9 +46,15 @@ impl Launch {
 
     /// An agent of this name on this Consul, where it registers.
     pub(crate) fn registered(consul: &Consul, node: &str) -> Self {
-        let mut launch = Self::on_consul(consul).with("HAPLANE_NODE", node);
-        launch.flags.clear();
-        launch
+        Self::on_consul(consul)
+            .with("HAPLANE_NODE", node)
+            .registering()
+    }
+
+    /// The same, and it registers.
+    pub(crate) fn registering(mut self) -> Self {
+        self.flags.retain(|flag| flag != "--no-register");
+        self
     }
 
     /// With these flags.
@@ -61,13 +69,15 @@ impl Launch {
         self
     }
 
+    /// Runs it to its end, for flags that only print.
+    pub(crate) fn run(&self) -> Run {
+        let output = self.command(&Place::new()).output();
+        run_of(output.expect("to run haplane agent"))
+    }
+
     /// Starts it and waits for nothing.
     pub(crate) fn start(self) -> Agent {
-        let place = Place {
-            checks: Port::reserve(),
-            http: Port::reserve(),
-            dir: tempfile::tempdir().expect("a temporary folder"),
-        };
+        let place = Place::new();
         let process = self.spawn(&place);
         Agent { process, place }
     }
@@ -108,6 +118,14 @@ struct Place {
 }
 
 impl Place {
+    fn new() -> Self {
+        Self {
+            checks: Port::reserve(),
+            http: Port::reserve(),
+            dir: tempfile::tempdir().expect("a temporary folder"),
+        }
+    }
+
     fn log(&self) -> PathBuf {
         self.dir.path().join("agent.log")
     }
@@ -129,6 +147,11 @@ impl Agent {
     /// Where people ask.
     pub(crate) fn http(&self) -> SocketAddr {
         self.place.http.address()
+    }
+
+    /// A folder that lasts as long as the agent.
+    pub(crate) fn dir(&self) -> &Path {
+        self.place.dir.path()
     }
 
     pub(crate) fn process(&mut self) -> &mut Process {

@@ -11,9 +11,12 @@
 mod agent_guard;
 mod agent_life;
 mod agent_outages;
+mod agent_pages;
 mod agent_prior_states;
 mod agent_process;
 mod agent_resolution;
+mod agent_secrets;
+mod agent_ways_in;
 mod audit;
 #[path = "../it/command.rs"]
 mod command;
