@@ -208,7 +208,7 @@ async fn the_metrics_have_their_names_and_count() {
         ("haplane_answers_total{answer=\"free\"}", 1),
         ("haplane_answers_total{answer=\"maint\"}", 0),
         ("haplane_answers_total{answer=\"keep\"}", 0),
-        ("haplane_unterminated_lines_total", 2),
+        ("haplane_unterminated_lines_total", 1),
         ("haplane_refused_total{reason=\"empty\"}", 1),
         ("haplane_refused_total{reason=\"not_utf8\"}", 1),
         ("haplane_refused_total{reason=\"too_long\"}", 1),
