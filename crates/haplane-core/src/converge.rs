@@ -39,8 +39,8 @@ pub struct RowReport {
     pub answer: String,
     /// The index of the snapshot that it was answered from.
     pub index: u64,
-    /// How long ago it asked.
-    pub asked_ago: Duration,
+    /// How long ago it asked; `None` when it never did.
+    pub asked_ago: Option<Duration>,
     /// The agent's verdict.
     pub verdict: Verdict,
     /// The agent's reason for it, where it gives one.
@@ -235,11 +235,16 @@ fn row_trouble(
     all_keys: &BTreeSet<&Key>,
     scope: &Scope,
 ) -> Option<String> {
-    let ago = duration::print(Duration::from_secs(row.asked_ago.as_secs()));
+    let ago = row
+        .asked_ago
+        .map(|ago| duration::print(Duration::from_secs(ago.as_secs())));
     let told = |why: String| Some(row.cause.clone().unwrap_or(why));
     if row.verdict == Verdict::Silent {
+        let since = ago.map_or("never asked".to_owned(), |ago| {
+            format!("has not asked for {ago}")
+        });
         return told(format!(
-            "has not asked for {ago}: HAProxy is stopped, its agent check is disabled, or the row is gone"
+            "{since}: HAProxy is stopped, its agent check is disabled, or the row is gone"
         ));
     }
     let lacking = all_keys
@@ -251,7 +256,10 @@ fn row_trouble(
         ));
     }
     match row.verdict {
-        _ if row.index < index => Some(format!("has not asked since the write (last {ago} ago)")),
+        _ if row.index < index => Some(match ago {
+            Some(ago) => format!("has not asked since the write (last {ago} ago)"),
+            None => "has not asked yet".to_owned(),
+        }),
         Verdict::Diverged => told(
             "HAProxy shows something else than was answered: set by hand on its socket, or its agent \
              check does not arrive"

@@ -231,8 +231,8 @@ async fn converse(agent: &Agent, depth: Depth) -> Result<Node, String> {
     };
     Ok(Node {
         address: agent.address.clone(),
+        rows: answers::current(&answer, rows),
         answer,
-        rows: answers::current(rows),
     })
 }
 

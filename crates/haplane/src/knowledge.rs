@@ -101,15 +101,21 @@ impl Knowledge {
 
 fn loads(node: &Node, before: &Outlook<'_>, after: &Outlook<'_>) -> Vec<Load> {
     let load = |answer: &RowAnswer| {
-        let (row, keys) = answer.keys()?;
-        let (backend, _) = row.as_str().split_once('/')?;
-        let now = before.desired(&keys);
+        let (backend, _) = answer.row.split_once('/')?;
+        let (now, then) = match answer.keys() {
+            Some((_, keys)) => (before.desired(&keys), after.desired(&keys)),
+            // Out of reach, but part of its backend; a free slot in maint is none.
+            None if answer.observed_word("admin") != Some("maint") => {
+                (Desired::READY, Desired::READY)
+            }
+            None => return None,
+        };
         Some(Load {
             backend: backend.to_owned(),
             weight: full_weight(answer, now),
             healthy: takes_traffic(answer, now),
             before: now,
-            after: after.desired(&keys),
+            after: then,
         })
     };
     node.rows.iter().filter_map(load).collect()
@@ -117,10 +123,13 @@ fn loads(node: &Node, before: &Outlook<'_>, after: &Outlook<'_>) -> Vec<Load> {
 
 /// The weight that the row has at 100 %; 1 where nobody observes it.
 fn full_weight(answer: &RowAnswer, now: Desired) -> u64 {
-    let observed = answer
+    if let Some(configured) = answer.observed_number("configured_weight") {
+        return configured;
+    }
+    let in_force = answer
         .observed_number("weight")
         .filter(|weight| *weight > 0);
-    match (observed, now) {
+    match (in_force, now) {
         (None, _) => 1,
         (Some(weight), Desired::Weight(percent)) if percent.get() > 0 => {
             weight.saturating_mul(100) / u64::from(percent.get())
@@ -131,9 +140,77 @@ fn full_weight(answer: &RowAnswer, now: Desired) -> u64 {
 
 /// Whether HAProxy would give it traffic, were it only for its checks and for what was set by hand.
 fn takes_traffic(answer: &RowAnswer, now: Desired) -> bool {
-    let Some(status) = answer.observed_word("status") else {
-        return true;
-    };
-    let is_out = status.starts_with("DRAIN") || status.starts_with("MAINT");
-    !(status.starts_with("DOWN") || (is_out && now.in_rotation()))
+    let is_down = answer.observed_word("operational") == Some("down");
+    let is_out = answer
+        .observed_word("admin")
+        .is_some_and(|admin| admin != "ready");
+    !(is_down || is_out && now.in_rotation())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haplane_core::floor::Share;
+    use serde_json::json;
+
+    fn row(name: &str, keys: &[&str], observed: serde_json::Value) -> RowAnswer {
+        RowAnswer {
+            row: name.to_owned(),
+            keys: keys.iter().map(|&key| key.to_owned()).collect(),
+            observed: Some(observed),
+            enrolled: Some(!keys.is_empty()),
+            verdict: if keys.is_empty() {
+                "unobserved"
+            } else {
+                "converged"
+            }
+            .to_owned(),
+            ..RowAnswer::default()
+        }
+    }
+
+    #[test]
+    fn weights_health_and_what_was_set_by_hand_count() {
+        let up =
+            |weight| json!({"admin": "ready", "operational": "up", "configured_weight": weight});
+        let node = Node {
+            address: "127.0.0.1:9".parse().unwrap(),
+            answer: crate::fleet::answers::NodeAnswer::default(),
+            rows: vec![
+                row("web/a", &["web/a", "canary"], up(50)),
+                row("web/b", &["web/b"], up(100)),
+                row(
+                    "web/down",
+                    &["web/down"],
+                    json!({"admin": "ready", "operational": "down", "configured_weight": 100}),
+                ),
+                row(
+                    "web/by-hand",
+                    &["web/by-hand"],
+                    json!({"admin": "drain", "operational": "up", "configured_weight": 100}),
+                ),
+                row("web/not-enrolled", &[], up(50)),
+                row(
+                    "web/slot1",
+                    &[],
+                    json!({"admin": "maint", "operational": "down", "configured_weight": 100}),
+                ),
+            ],
+        };
+        let snapshot = Snapshot::default();
+        let before = Outlook::present(&snapshot, "2026-11-29T12:00:00Z".parse().unwrap());
+        let drained = "drain".parse().unwrap();
+        let after = before
+            .clone()
+            .with([("canary".parse().unwrap(), Some(drained))]);
+        let shares = shares(&loads(&node, &before, &after));
+        assert_eq!(
+            shares,
+            [Share {
+                backend: "web".to_owned(),
+                before: 50,
+                after: 37
+            }]
+        );
+    }
 }

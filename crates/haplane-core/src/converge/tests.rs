@@ -11,7 +11,7 @@ fn row(line: &str, index: u64, verdict: Verdict) -> RowReport {
         keys,
         answer: "drain".to_owned(),
         index,
-        asked_ago: Duration::from_millis(800),
+        asked_ago: Some(Duration::from_millis(800)),
         verdict,
         cause: None,
         observed: None,

@@ -36,8 +36,8 @@ struct AskedKey {
 struct Said {
     node: String,
     keys: Vec<String>,
-    answer: String,
-    asked_ms_ago: u64,
+    answer: Option<String>,
+    asked_ms_ago: Option<u64>,
     observed: Option<Json>,
     verdict: String,
     why: Option<String>,
@@ -234,15 +234,16 @@ fn node_table(said: &[Said]) -> Table {
             "pending" | "unobserved" => NOTABLE,
             _ => BAD,
         };
-        let answer = if one.answer.is_empty() {
-            "(nothing: left as it is)"
-        } else {
-            &one.answer
+        let answer = match one.answer.as_deref() {
+            None => "never asked",
+            Some("") => "(nothing: left as it is)",
+            Some(answer) => answer,
         };
+        let asked = one.asked_ms_ago.map(|ago| format!("{ago} ms ago"));
         table.push(vec![
             one.node.clone().into(),
             answer.into(),
-            format!("{} ms ago", one.asked_ms_ago).into(),
+            asked.unwrap_or_default().into(),
             shows.into(),
             Cell::styled(one.verdict.clone(), style),
             one.why.clone().unwrap_or_default().into(),

@@ -21,6 +21,16 @@ pub struct NodeAnswer {
     pub store: StoreAnswer,
     /// The HAProxy that it observes.
     pub haproxy: Vec<HaproxyAnswer>,
+    /// The master CLI that knows of workers which finish after a reload, where one is observed.
+    pub haproxy_master: Option<MasterAnswer>,
+}
+
+/// `haproxy_master` of `/v1/node`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct MasterAnswer {
+    /// Why it cannot be asked.
+    pub error: Option<String>,
 }
 
 /// `store` of `/v1/node`.
@@ -61,14 +71,14 @@ pub struct RowAnswer {
     pub row: String,
     /// Its keys, in order of precedence.
     pub keys: Vec<String>,
-    /// What was answered last.
-    pub answer: String,
+    /// What was answered last; `None` when it never asked.
+    pub answer: Option<String>,
     /// The index of the snapshot that it was answered from.
-    pub index: u64,
+    pub index: Option<u64>,
     /// The key that decided.
     pub decided_by: Option<String>,
     /// How long ago it asked.
-    pub asked_ms_ago: u64,
+    pub asked_ms_ago: Option<u64>,
     /// What HAProxy shows.
     pub observed: Option<Value>,
     /// The agent's word on it.
@@ -78,11 +88,13 @@ pub struct RowAnswer {
     pub why: Option<String>,
     /// Whether its server line has an agent check, where that is observed.
     pub enrolled: Option<bool>,
+    /// Sessions in workers that finish after a reload, where somebody counts them.
+    pub old_sessions: Option<u64>,
 }
 
 impl RowAnswer {
-    /// The row and its keys, unless it is a free slot, not enrolled, or not what an agent of ours
-    /// says. Of a row that never asked only its own key is known.
+    /// The row and its keys, unless no write reaches it: it is a free slot, not enrolled, or asks
+    /// under another name. Of a row that should ask and never did, only its own key is known.
     pub fn keys(&self) -> Option<(Key, Vec<Key>)> {
         if self.enrolled == Some(false) {
             return None;
@@ -91,6 +103,9 @@ impl RowAnswer {
         let keys = self.keys.iter().filter_map(|key| key.parse().ok());
         let mut keys: Vec<Key> = keys.collect();
         if keys.is_empty() {
+            if self.verdict() == Verdict::Unobserved {
+                return None;
+            }
             keys.push(row.clone());
         }
         Some((row, keys))
@@ -116,9 +131,9 @@ impl RowAnswer {
         Some(RowReport {
             row,
             keys,
-            answer: self.answer.clone(),
-            index: self.index,
-            asked_ago: Duration::from_millis(self.asked_ms_ago),
+            answer: self.answer.clone().unwrap_or_default(),
+            index: self.index.unwrap_or(0),
+            asked_ago: self.asked_ms_ago.map(Duration::from_millis),
             verdict: self.verdict(),
             cause: self.why.clone(),
             observed: self.observed.clone(),
@@ -161,19 +176,24 @@ pub fn report(node: &NodeAnswer, rows: &[RowAnswer]) -> NodeReport {
     }
 }
 
-/// The lines that still ask. Of a row whose line was changed by a reload the agent remembers the old
-/// line too, for an hour, as silent: a row is silent only when all of its lines are.
-pub fn current(rows: Vec<RowAnswer>) -> Vec<RowAnswer> {
+/// The lines that still count. Of a row whose line was changed by a reload the agent remembers the
+/// old line too, for an hour, as silent: a row is silent only when all of its lines are. And one that
+/// no HAProxy of a node has any more is not silent there, but gone.
+pub fn current(node: &NodeAnswer, rows: Vec<RowAnswer>) -> Vec<RowAnswer> {
+    let is_observed =
+        !node.haproxy.is_empty() && node.haproxy.iter().all(|one| one.error.is_none());
     let mut last_asked: BTreeMap<String, u64> = BTreeMap::new();
     for row in &rows {
         let least = last_asked.entry(row.row.clone()).or_insert(u64::MAX);
-        *least = (*least).min(row.asked_ms_ago);
+        *least = (*least).min(row.asked_ms_ago.unwrap_or(u64::MAX));
     }
-    rows.into_iter()
-        .filter(|row| {
-            row.verdict() != Verdict::Silent || last_asked.get(&row.row) == Some(&row.asked_ms_ago)
-        })
-        .collect()
+    let counts = |row: &RowAnswer| {
+        let asked = row.asked_ms_ago.unwrap_or(u64::MAX);
+        let is_latest = last_asked.get(&row.row) == Some(&asked);
+        let is_gone = is_observed && row.observed.is_none();
+        row.verdict() != Verdict::Silent || (is_latest && !is_gone)
+    };
+    rows.into_iter().filter(|row| counts(row)).collect()
 }
 
 #[cfg(test)]
@@ -184,7 +204,7 @@ mod tests {
         RowAnswer {
             row: line.split(' ').next().unwrap().to_owned(),
             keys: line.split(' ').map(str::to_owned).collect(),
-            asked_ms_ago,
+            asked_ms_ago: Some(asked_ms_ago),
             verdict: verdict.to_owned(),
             ..RowAnswer::default()
         }
@@ -192,14 +212,54 @@ mod tests {
 
     #[test]
     fn an_old_line_of_a_row_that_asks_is_not_a_silent_row() {
-        let rows = current(vec![
-            row("web/a", 900_000, "silent"),
-            row("web/a canary", 500, "converged"),
-            row("web/b", 900_000, "silent"),
-            row("web/b canary", 800_000, "silent"),
-        ]);
+        let rows = current(
+            &NodeAnswer::default(),
+            vec![
+                row("web/a", 900_000, "silent"),
+                row("web/a canary", 500, "converged"),
+                row("web/b", 900_000, "silent"),
+                row("web/b canary", 800_000, "silent"),
+            ],
+        );
         let told: Vec<_> = rows.iter().map(|row| row.keys.join(" ")).collect();
         assert_eq!(told, ["web/a canary", "web/b canary"]);
+    }
+
+    #[test]
+    fn a_row_that_haproxy_has_no_more_is_gone_and_not_silent() {
+        let looked_at = NodeAnswer {
+            haproxy: vec![HaproxyAnswer::default()],
+            ..NodeAnswer::default()
+        };
+        let shown = RowAnswer {
+            observed: Some(serde_json::json!({"status": "UP"})),
+            ..row("web/b", 9_000, "silent")
+        };
+        let rows = current(
+            &looked_at,
+            vec![row("web/a", 9_000, "silent"), shown.clone()],
+        );
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].row, "web/b");
+        let mut blind = looked_at;
+        blind.haproxy[0].error = Some("no".to_owned());
+        assert_eq!(
+            current(&blind, vec![row("web/a", 9_000, "silent"), shown]).len(),
+            2
+        );
+    }
+
+    #[test]
+    fn rows_that_never_asked_have_no_answer() {
+        let rows: Vec<RowAnswer> = serde_json::from_str(
+            r#"[{"row": "web/a", "keys": [], "answer": null, "index": null, "asked_ms_ago": null,
+                 "observed": {"admin": "ready"}, "verdict": "silent", "enrolled": true},
+                {"row": "web/b", "keys": [], "answer": null, "verdict": "unobserved", "enrolled": false}]"#,
+        )
+        .unwrap();
+        let report = report(&NodeAnswer::default(), &rows);
+        assert_eq!(report.rows.len(), 1, "what is not enrolled is no laggard");
+        assert_eq!(report.rows[0].asked_ago, None);
     }
 
     #[test]

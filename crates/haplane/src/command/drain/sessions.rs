@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use crate::fleet::answers::RowAnswer;
-use crate::fleet::{Census, Depth};
+use crate::fleet::{Census, Depth, Node};
 use crate::times;
 use crate::writer::Writer;
 
@@ -77,7 +77,7 @@ fn count(writer: &Writer<'_>, census: &Census, keys: &BTreeSet<Key>, index: u64)
                 continue;
             }
             seen += 1;
-            match sessions_of(answer, index) {
+            match sessions_of(answer, node, index) {
                 Some(number) => left += number,
                 None => is_known = false,
             }
@@ -90,8 +90,16 @@ fn count(writer: &Writer<'_>, census: &Census, keys: &BTreeSet<Key>, index: u64)
     }
 }
 
-/// The sessions of a row that HAProxy has been seen to drain.
-fn sessions_of(answer: &RowAnswer, index: u64) -> Option<u64> {
-    let is_draining = answer.index >= index && answer.verdict() == Verdict::Converged;
-    answer.observed_number("sessions").filter(|_| is_draining)
+/// The sessions of a row that HAProxy has been seen to drain, old workers included where a master
+/// CLI is observed.
+fn sessions_of(answer: &RowAnswer, node: &Node, index: u64) -> Option<u64> {
+    let is_draining =
+        answer.index.is_some_and(|own| own >= index) && answer.verdict() == Verdict::Converged;
+    let current = answer.observed_number("sessions").filter(|_| is_draining)?;
+    let old = match &node.answer.haproxy_master {
+        None => 0,
+        Some(master) if master.error.is_some() => return None,
+        Some(_) => answer.old_sessions?,
+    };
+    Some(current + old)
 }
