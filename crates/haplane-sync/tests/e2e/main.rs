@@ -9,7 +9,10 @@
 )]
 
 mod basics;
+mod dynamic;
 mod enrolled;
 mod faults;
+mod rough_socket;
 mod sources;
 mod stage;
+mod the_day;

@@ -117,6 +117,11 @@ impl Stage {
         } else {
             source.as_str()
         };
+        let slots = if pool.contains("slots =") {
+            ""
+        } else {
+            "slots = \"web-\""
+        };
         let agent = if sync.contains("agent =") {
             ""
         } else {
@@ -130,7 +135,7 @@ impl Stage {
         };
         format!(
             "[sync]\n{socket}\nhttp = \"{}\"\nreconcile = \"500ms\"\n{agent}\n{sync}\n\
-             [[pool]]\nname = \"web\"\nbackend = \"web\"\nslots = \"web-\"\n{source}\n{pool}\n",
+             [[pool]]\nname = \"web\"\nbackend = \"web\"\n{slots}\n{source}\n{pool}\n",
             self.http.address()
         )
     }

@@ -1,0 +1,127 @@
+//! Servers that are added and deleted at run time instead of slots.
+
+use haplane_testkit::agent_peer::{RecordingAgent, Say};
+use haplane_testkit::eventually::eventually;
+use haplane_testkit::haproxy::Version;
+use haplane_testkit::traffic::send;
+
+use crate::basics::{origins, refs};
+use crate::stage::{PATIENCE, Slots, Stage};
+
+/// The template's one slot stands for a server of the configuration, which is not ours.
+fn config() -> Slots {
+    Slots::plain(1)
+}
+
+fn pool(parameters: &str) -> String {
+    format!(
+        "mode = \"dynamic\"\nmax_servers = 4\nslots = \"dyn-\"\nserver_parameters = \"{}\"\nmax_removal = \"100%\"",
+        parameters.replace('"', "\\\"")
+    )
+}
+
+async fn names(stage: &Stage) -> Vec<String> {
+    let servers = stage.haproxy.servers().await;
+    let mut names: Vec<_> = servers
+        .iter()
+        .map(|server| server.get("srv_name").to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn servers_are_added_and_deleted() {
+    for version in Version::ALL {
+        let mut stage = Stage::new(version, config()).await;
+        let origins = origins(6);
+        stage.list(&refs(&origins[..3]));
+        stage.start("", &pool("check inter 100ms rise 1 weight 100"));
+        stage.serves_up(&refs(&origins[..3])).await;
+        assert_eq!(
+            names(&stage).await,
+            ["dyn-i0", "dyn-i1", "dyn-i2", "web-1"],
+            "{version:?}"
+        );
+        let shares = send(stage.frontend.address(), 9).await;
+        assert_eq!((shares.of("i0"), shares.failed()), (3, 0), "{version:?}");
+
+        // Full, and everything replaced: what left is deleted, what does not fit is listed.
+        stage.list(&refs(&origins[1..]));
+        stage.serves_up(&refs(&origins[1..5])).await;
+        let pool = stage.pool().await;
+        assert_eq!(
+            pool["processes"][0]["homeless"][0]["instance"], "i5",
+            "{pool}"
+        );
+        stage.list(&refs(&origins[5..]));
+        stage.serves_up(&refs(&origins[5..])).await;
+        eventually("the others are deleted", PATIENCE, || async {
+            let names = names(&stage).await;
+            if names == ["dyn-i5", "web-1"] {
+                Ok(())
+            } else {
+                Err(names)
+            }
+        })
+        .await;
+
+        // A reload forgets dynamic servers.
+        stage.haproxy.reload().await;
+        stage.serves_up(&refs(&origins[5..])).await;
+        stage.stop().await;
+    }
+}
+
+/// The agent of a dynamic server starts with health 0: without `@up` in its words it would never come up.
+#[tokio::test]
+async fn enrolled_dynamic_servers_come_up_and_keep_their_state() {
+    for version in Version::ALL {
+        let agent = RecordingAgent::start(Say::Text("up ready 100%\n".into()));
+        agent.say("web/i1", Say::Text("drain\n".into()));
+        let mut stage = Stage::new(version, config()).await;
+        let origins = origins(2);
+        stage.list(&refs(&origins));
+        let parameters = format!(
+            "check inter 100ms rise 1 weight 100 agent-check agent-addr 127.0.0.1 agent-port {} agent-inter 200ms",
+            agent.address().port()
+        );
+        stage.start(
+            &format!("agent = \"{}\"", agent.address()),
+            &pool(&parameters),
+        );
+        eventually("one serves, the other drains", PATIENCE, || async {
+            let shares = send(stage.frontend.address(), 4).await;
+            if shares.of("i0") == 4 {
+                Ok(())
+            } else {
+                Err(shares)
+            }
+        })
+        .await;
+        let state = stage
+            .haproxy
+            .server("web/dyn-i1")
+            .await
+            .number("srv_admin_state");
+        assert_eq!(state & 8, 8, "{version:?}");
+        let words: Vec<_> = agent
+            .asks()
+            .iter()
+            .map(|ask| String::from_utf8_lossy(&ask.bytes).into_owned())
+            .collect();
+        assert!(words.iter().any(|words| words == "web/i0 @up"), "{words:?}");
+        assert_eq!(origins[1].served(), 0);
+        stage.list(&refs(&origins[..1]));
+        eventually("the other is deleted", PATIENCE, || async {
+            let names = names(&stage).await;
+            if names == ["dyn-i0", "web-1"] {
+                Ok(())
+            } else {
+                Err(names)
+            }
+        })
+        .await;
+        stage.stop().await;
+    }
+}
