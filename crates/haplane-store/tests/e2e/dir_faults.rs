@@ -71,7 +71,7 @@ async fn writes_for_ever() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_is_killed_wrote_all_or_nothing() {
     let folder = Folder::new();
     write(&folder.open(), &[]).await;
@@ -112,7 +112,7 @@ async fn a_writer_that_is_killed_wrote_all_or_nothing() {
     assert!(!folder.file(".txn").exists());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_editor_or_a_shell_in_the_middle_of_saving_is_not_believed() {
     let folder = Folder::new();
     write(
@@ -120,7 +120,7 @@ async fn an_editor_or_a_shell_in_the_middle_of_saving_is_not_believed() {
         &[("canary", Some("drain")), ("web/a", Some("maint"))],
     )
     .await;
-    let follower = Follower::start(folder.open());
+    let follower = Follower::start_eager(folder.open());
     follower.until_says("canary", "drain", SOON).await;
     let (canary, backup, swap) = (
         folder.file("canary"),
@@ -170,7 +170,7 @@ async fn an_editor_or_a_shell_in_the_middle_of_saving_is_not_believed() {
         .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mounted_config_map_is_seen_as_one_moment() {
     const SERVERS: usize = 60;
     let folder = Folder::new();

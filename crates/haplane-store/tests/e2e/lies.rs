@@ -251,8 +251,10 @@ async fn an_index_from_before_a_loss_is_not_waited_for_on_a_new_connection() {
     let fake = drained();
     let follower = Follower::start(open(&fake.url(), "haplane"));
     follower.until_says("canary", "drain", SOON).await;
-    eventually("a parked query", SOON, async || {
-        (fake.held() == 1).then_some(()).ok_or(())
+    eventually("a query parked for long", SOON, async || {
+        let last = fake.received().pop().unwrap().request;
+        let is_long = last.query("wait") == Some("30000ms");
+        (fake.held() == 1 && is_long).then_some(()).ok_or(last)
     })
     .await;
     // Gone and back with other data, so quickly that no connection is refused.
