@@ -3,6 +3,7 @@
 mod haproxy_options;
 mod help;
 mod options;
+mod serving_options;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use haplane_daemon::settings::{KEYS, KeyDoc};
 
 pub use haproxy_options::*;
 pub use options::*;
+pub use serving_options::*;
 
 /// A control plane for HAProxy: one store says who takes traffic, every HAProxy does it, provably
 #[derive(Debug, Parser)]
@@ -70,6 +72,8 @@ pub enum Command {
     Status(StatusOptions),
     /// Every layer of one row: who wants what, what was answered, what HAProxy does
     Why(WhyOptions),
+    /// The fleet as a page, for the browser
+    Ui(UiOptions),
     /// Wait for the proof that every load balancer does what the store says
     Wait(WaitOptions),
     /// Desired state in the store, with who, when and why

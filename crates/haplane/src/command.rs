@@ -18,6 +18,7 @@ pub mod show;
 pub mod slots;
 pub mod status;
 pub mod sync;
+pub mod ui;
 pub mod wait;
 pub mod why;
 

@@ -13,7 +13,7 @@ const TASKS: [(&str, &[&str]); 5] = [
         "Change what takes traffic",
         &["drain", "ready", "ramp", "canary", "set", "clear"],
     ),
-    ("Look", &["status", "why", "wait", "show", "log", "slots"]),
+    ("Look", &["status", "why", "ui", "wait", "show", "log", "slots"]),
     ("Check and prepare haproxy.cfg", &["audit", "enroll"]),
     ("Run beside HAProxy", &["agent", "sync"]),
     ("Set up", &["init", "forget", "completions", "man"]),

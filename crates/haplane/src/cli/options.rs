@@ -163,7 +163,7 @@ pub struct ProofOptions {
 }
 
 /// Which agents to ask, and which rows there are.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct FleetOptions {
     /// Ask these agents (http://HOST:PORT,…), not those that the store leads to
     #[arg(long, value_name = "URL,…", value_delimiter = ',')]

@@ -44,17 +44,16 @@ pub(crate) struct Agent {
 impl Agent {
     /// Starts one as `haplane` would be run, and waits until it is ready.
     pub(crate) async fn start(haplane: &Haplane) -> Self {
-        Self::start_with(haplane, &[]).await
+        Self::start_as("lb-01", haplane).await
     }
 
-    /// The same, with more words on its command line.
-    pub(crate) async fn start_with(haplane: &Haplane, words: &[&str]) -> Self {
+    /// The same, on a node of this name.
+    pub(crate) async fn start_as(node: &str, haplane: &Haplane) -> Self {
         let (checks, http) = (Port::reserve(), Port::reserve());
-        let mut command = haplane.command(&["agent", "--node", "lb-01"]);
+        let mut command = haplane.command(&["agent", "--node", node]);
         command
             .args(["--listen", &checks.address().to_string()])
-            .args(["--http-listen", &http.address().to_string()])
-            .args(words);
+            .args(["--http-listen", &http.address().to_string()]);
         let log = tempfile::tempdir().unwrap();
         let process = Process::spawn("haplane agent", command, &log.path().join("log"));
         let agent = Self {

@@ -12,7 +12,7 @@ use crate::agent::{Agent, Folder};
 const HOSTILE: &str = "web/<img/src=x/onerror=document.title='harmed'>";
 
 /// Pictures for people to look at.
-fn picture(name: &str) -> PathBuf {
+pub(crate) fn picture(name: &str) -> PathBuf {
     crate::checkout::path("target/pictures").join(format!("{name}.png"))
 }
 
