@@ -19,6 +19,9 @@ use crate::responder::Served;
 
 /// The most lines that are remembered. HAProxy with more rows than this is answered all the same.
 pub const MAX_ROWS: usize = 50_000;
+/// The most bytes of lines that are remembered. 50,000 usual lines have a tenth of it; a peer that
+/// makes up long ones does not fill the machine.
+pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// A line that nobody asked for this long is forgotten.
 pub const FORGET_AFTER: Duration = Duration::from_hours(1);
 /// A row that has not asked for this many of its own intervals is silent.
@@ -127,6 +130,7 @@ impl RowRecord {
 #[derive(Debug, Default)]
 pub struct Rows {
     by_line: HashMap<Box<[u8]>, RowRecord>,
+    line_bytes: usize,
 }
 
 impl Rows {
@@ -135,9 +139,11 @@ impl Rows {
         if let Some(record) = self.by_line.get_mut(asked.line) {
             return record.ask_again(asked, now);
         }
-        if self.by_line.len() >= MAX_ROWS {
+        let bytes = self.line_bytes + asked.line.len();
+        if self.by_line.len() >= MAX_ROWS || bytes > MAX_LINE_BYTES {
             return Remembered::NoPlace;
         }
+        self.line_bytes = bytes;
         let keys = match asked.ask {
             Ask::Free => Vec::new(),
             Ask::Row(row) => row.keys.clone(),
@@ -164,6 +170,7 @@ impl Rows {
     pub fn forget_old(&mut self, now: Instant) {
         self.by_line
             .retain(|_, record| record.silence(now) < FORGET_AFTER);
+        self.line_bytes = self.by_line.keys().map(|line| line.len()).sum();
         if self.by_line.capacity() > self.by_line.len().saturating_mul(4) {
             self.by_line.shrink_to_fit();
         }
@@ -268,6 +275,30 @@ mod tests {
             (4, 2, Answer::Drain)
         );
         assert_eq!(record.interval(), Duration::from_secs(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn made_up_lines_are_answered_and_not_remembered_without_end() {
+        let mut rows = Rows::default();
+        let start = Instant::now();
+        let served = served(1, "drain", start);
+        let padding = ["x".repeat(256); 15].join(" ");
+        let mut remembered = Remembered::AsBefore;
+        for n in 0..10_000 {
+            let line = format!("web/s{n} {padding}");
+            remembered = ask(&mut rows, line.as_bytes(), &served, start);
+        }
+        assert_eq!(remembered, Remembered::NoPlace);
+        let bytes: usize = rows.by_line.keys().map(|line| line.len()).sum();
+        assert!(
+            bytes <= MAX_LINE_BYTES && bytes > MAX_LINE_BYTES / 2,
+            "{bytes}"
+        );
+        rows.forget_old(start + FORGET_AFTER);
+        assert_eq!(
+            ask(&mut rows, b"web/a canary", &served, start),
+            Remembered::AsBefore
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,7 +13,10 @@ const TASKS: [(&str, &[&str]); 5] = [
         "Change what takes traffic",
         &["drain", "ready", "ramp", "canary", "set", "clear"],
     ),
-    ("Look", &["status", "why", "ui", "wait", "show", "log", "slots"]),
+    (
+        "Look",
+        &["status", "why", "ui", "wait", "show", "log", "slots"],
+    ),
     ("Check and prepare haproxy.cfg", &["audit", "enroll"]),
     ("Run beside HAProxy", &["agent", "sync"]),
     ("Set up", &["init", "forget", "completions", "man"]),
