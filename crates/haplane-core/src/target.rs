@@ -57,8 +57,8 @@ pub struct Known {
 pub enum Among {
     /// The rows that ask: what can be drained.
     Rows,
-    /// The keys that the store has: what can be shown and cleared.
-    Stored,
+    /// These, and the keys that the store has: what can be shown and cleared.
+    RowsAndKeys,
 }
 
 /// Why targets stand for nothing that can be written.
@@ -118,12 +118,12 @@ impl Known {
         among: Among,
         fits: impl Fn(&str) -> bool,
     ) -> Result<Vec<&Key>, TargetError> {
-        let (names, among): (Vec<&Key>, _) = match among {
+        let (names, among): (BTreeSet<&Key>, _) = match among {
             Among::Rows if !self.rows_are_known => {
                 return Err(TargetError::NobodyToAsk(target.to_string()));
             }
             Among::Rows => (self.rows.keys().collect(), "row"),
-            Among::Stored => (self.stored.iter().collect(), "key of the store"),
+            Among::RowsAndKeys => (self.rows.keys().chain(&self.stored).collect(), "row or key"),
         };
         let found: Vec<&Key> = names
             .into_iter()
@@ -284,7 +284,7 @@ mod tests {
             stored: [key("web/a"), key("zone/b")].into(),
             ..Known::default()
         };
-        let keys = nobody.expand(&["zone/*".parse().unwrap()], Among::Stored);
+        let keys = nobody.expand(&["zone/*".parse().unwrap()], Among::RowsAndKeys);
         assert_eq!(keys, Ok(vec![key("zone/b")]));
     }
 

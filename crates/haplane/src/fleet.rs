@@ -6,6 +6,7 @@ mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use haplane_core::Key;
 use haplane_core::converge::{Absentee, NodeReport};
@@ -17,11 +18,13 @@ use tokio::task::JoinSet;
 
 pub use self::http::{AddressError, AgentAddress};
 use answers::{NodeAnswer, RowAnswer};
-use http::{Connection, DEADLINE};
+use http::Connection;
 pub use rows::{ConfiguredRows, rows_of_files};
 
 /// The Consul service that agents register as.
 pub const SERVICE: &str = "haplane-agent";
+/// How long one agent may take for all that it is asked.
+pub const DEADLINE: Duration = Duration::from_secs(5);
 /// Agents asked at the same time.
 const AT_ONCE: usize = 64;
 
@@ -138,6 +141,11 @@ impl Fleet {
 
     /// Asks all of them.
     pub async fn ask(&self, depth: Depth) -> Census {
+        self.ask_within(depth, DEADLINE).await
+    }
+
+    /// Asks all of them; none gets longer than this.
+    pub async fn ask_within(&self, depth: Depth, deadline: Duration) -> Census {
         let gate = Arc::new(Semaphore::new(AT_ONCE));
         let mut asking = JoinSet::new();
         for agent in self.agents.iter().cloned() {
@@ -145,7 +153,7 @@ impl Fleet {
             asking.spawn(async move {
                 // The gate is never closed; without a permit the agent is asked all the same.
                 let _permit = gate.acquire_owned().await;
-                ask_one(agent, depth).await
+                ask_one(agent, depth, deadline).await
             });
         }
         let mut census = Census::default();
@@ -199,9 +207,9 @@ fn agent_of(instance: &Instance) -> Option<Agent> {
     })
 }
 
-async fn ask_one(agent: Agent, depth: Depth) -> Result<Node, Missing> {
-    let asked = tokio::time::timeout(DEADLINE, converse(&agent, depth)).await;
-    let said = asked.unwrap_or_else(|_| Err(format!("no whole answer within {DEADLINE:?}")));
+async fn ask_one(agent: Agent, depth: Depth, deadline: Duration) -> Result<Node, Missing> {
+    let asked = tokio::time::timeout(deadline, converse(&agent, depth)).await;
+    let said = asked.unwrap_or_else(|_| Err(format!("no whole answer within {deadline:?}")));
     said.map_err(|why| Missing {
         name: agent.name,
         why: format!("its agent at {} does not answer: {why}", agent.address),

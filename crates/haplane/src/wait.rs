@@ -10,12 +10,15 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use crate::fleet::{AgentAddress, Census, Depth, Fleet, Missing, Node};
+use crate::fleet::{AgentAddress, Census, DEADLINE, Depth, Fleet, Missing, Node};
 use crate::output::{BAD, Cell, GOOD, Output, Report, Table};
 
 /// Between two rounds, at first and at most: a write takes one check interval, mostly two seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// However little time is left, an agent gets this long to answer.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What came of waiting: the JSON of `haplane wait`, and `waited` of a write.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,7 +58,10 @@ pub async fn wait(fleet: &Fleet, goal: &Goal<'_>, output: &Output) -> Waited {
     let mut done: BTreeSet<AgentAddress> = BTreeSet::new();
     loop {
         let still = fleet.only(|address| !done.contains(address));
-        let census = still.ask(Depth::RowsFrom(goal.index)).await;
+        let left = goal.timeout.saturating_sub(start.elapsed());
+        let patience = left.clamp(LEAST_PATIENCE, DEADLINE);
+        let depth = Depth::RowsFrom(goal.index);
+        let census = still.ask_within(depth, patience).await;
         nodes.retain(|node| done.contains(&node.address));
         let Census {
             nodes: asked,

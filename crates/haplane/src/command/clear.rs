@@ -17,7 +17,7 @@ pub async fn run(session: &Session, options: &ClearOptions) -> Result<Report, Fa
             "name what to clear: a key, a quoted glob, or -z ZONE",
         ));
     }
-    let mut writer = Writer::prepare(session, &options.write, &targets, Among::Stored).await?;
+    let mut writer = Writer::prepare(session, &options.write, &targets, Among::RowsAndKeys).await?;
     let outcome = writer.write(&writer.wanted(None)).await?;
     writer.finish(&outcome).await
 }

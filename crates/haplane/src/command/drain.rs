@@ -134,8 +134,7 @@ async fn second_step(
     first: &Outcome,
     how: &How,
 ) -> Result<Outcome, Failure> {
-    writer.refresh().await?;
-    let held = held(writer).await?;
+    let held = held_patiently(writer).await?;
     if held.is_empty() {
         return Ok(first.clone());
     }
@@ -187,20 +186,46 @@ async fn to_maint(
     let give_up = Instant::now() + STORE_PATIENCE;
     loop {
         match attempt(writer, first, held).await {
-            Err(failure) if failure.exit == Exit::Unreachable && Instant::now() < give_up => {
-                let output = &writer.session.output;
-                output.progress(&format!("waiting for the store: {}", failure.message));
-                sleep(STORE_PAUSE).await;
-            }
-            Err(mut failure) if failure.exit == Exit::Unreachable => {
-                failure.message.push_str(
-                    "\nthe keys stay at drain; run the same command again for the step to maint",
-                );
-                return Err(failure);
-            }
+            Err(failure) => be_patient(writer, failure, give_up).await?,
             done => return done,
         }
     }
+}
+
+/// The same for what is read between the two steps.
+async fn held_patiently(writer: &mut Writer<'_>) -> Result<BTreeMap<Key, Held>, Failure> {
+    let give_up = Instant::now() + STORE_PATIENCE;
+    loop {
+        let read = match writer.refresh().await {
+            Ok(()) => held(writer).await,
+            Err(failure) => Err(failure),
+        };
+        match read {
+            Err(failure) => be_patient(writer, failure, give_up).await?,
+            read => return read,
+        }
+    }
+}
+
+/// Pauses when the store is away, until it is time to give up.
+async fn be_patient(
+    writer: &Writer<'_>,
+    mut failure: Failure,
+    give_up: Instant,
+) -> Result<(), Failure> {
+    if failure.exit != Exit::Unreachable {
+        return Err(failure);
+    }
+    if Instant::now() >= give_up {
+        failure
+            .message
+            .push_str("\nthe keys stay at drain; run the same command again for the step to maint");
+        return Err(failure);
+    }
+    let output = &writer.session.output;
+    output.progress(&format!("waiting for the store: {}", failure.message));
+    sleep(STORE_PAUSE).await;
+    Ok(())
 }
 
 async fn attempt(

@@ -192,7 +192,7 @@ pub async fn run(session: &Session, selection: &Selection) -> Result<Report, Fai
     let mut keys = if targets.is_empty() {
         shown_keys(session, &snapshot, |_| true, now).await?
     } else {
-        let wanted = stored_names(&snapshot).expand(&targets, Among::Stored)?;
+        let wanted = stored_names(&snapshot).expand(&targets, Among::RowsAndKeys)?;
         let wanted: Vec<&str> = wanted.iter().map(Key::as_str).collect();
         let shown = shown_keys(session, &snapshot, |name| wanted.contains(&name), now).await?;
         for absent in wanted

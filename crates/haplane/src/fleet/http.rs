@@ -15,8 +15,6 @@ use tokio::net::TcpStream;
 
 /// How long a dial may take.
 const DIAL: Duration = Duration::from_secs(1);
-/// How long one agent may take for all that it is asked.
-pub(super) const DEADLINE: Duration = Duration::from_secs(5);
 /// The largest answer: 50,000 rows with all that is observed of them.
 const MAX_BODY: usize = 64 << 20;
 

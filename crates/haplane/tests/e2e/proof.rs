@@ -7,7 +7,7 @@ use crate::fleet::{Fleet, LONG_SILENCE, laggards};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_command_reaches_every_load_balancer_and_says_so() {
-    let fleet = Fleet::start(3).await;
+    let fleet = Fleet::start(12).await;
     let words = [
         "canary",
         "--disable",
@@ -25,7 +25,7 @@ async fn one_command_reaches_every_load_balancer_and_says_so() {
     );
     let waited = &done["waited"];
     assert_eq!(waited["converged"], true);
-    assert_eq!(waited["nodes"], json!({"total": 3, "converged": 3}));
+    assert_eq!(waited["nodes"], json!({"total": 12, "converged": 12}));
     assert_eq!(waited["rows"], json!({"total": 2, "converged": 2}));
     assert_eq!(waited["laggards"], json!([]));
     for balancer in &fleet.balancers {
@@ -52,7 +52,7 @@ async fn one_command_reaches_every_load_balancer_and_says_so() {
         .json();
     assert_eq!(why["keys"][1]["key"], "canary");
     assert_eq!(why["keys"][1]["decides"], true);
-    assert_eq!(why["nodes"].as_array().unwrap().len(), 3);
+    assert_eq!(why["nodes"].as_array().unwrap().len(), 12);
     assert_eq!(why["nodes"][2]["answer"], "drain");
     assert_eq!(why["meta"]["reason"], "bad");
     let unknown = fleet
@@ -77,7 +77,7 @@ async fn one_command_reaches_every_load_balancer_and_says_so() {
     );
     fleet.haplane.run(&["canary", "--is-active"]).exits(0);
     let status = fleet.haplane.run(&["status", "--json"]).exits(0).json();
-    assert_eq!(status["nodes"].as_array().unwrap().len(), 3);
+    assert_eq!(status["nodes"].as_array().unwrap().len(), 12);
     assert_eq!(status["rows"][0]["desired"], "ready");
     assert_eq!(status["unused_keys"], json!([]));
     let log = fleet.haplane.run(&["log", "--json"]).exits(0).json();
