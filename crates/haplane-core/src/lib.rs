@@ -20,6 +20,7 @@ pub mod marker;
 pub mod nearest;
 pub mod outlook;
 pub mod resolve;
+pub mod seed;
 pub mod slots;
 pub mod snapshot;
 pub mod target;

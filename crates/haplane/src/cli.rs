@@ -68,6 +68,8 @@ pub enum Command {
     Audit(AuditOptions),
     /// Put agent-check parameters on the server lines of haproxy.cfg
     Enroll(EnrollOptions),
+    /// Write a server-state file, so that a reload serves no drained server
+    Seed(SeedOptions),
     /// The fleet: nodes, store, rows, forgotten drains
     Status(StatusOptions),
     /// Every layer of one row: who wants what, what was answered, what HAProxy does

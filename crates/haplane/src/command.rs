@@ -13,6 +13,7 @@ pub mod log;
 pub mod man;
 pub mod ramp;
 pub mod ready;
+pub mod seed;
 pub mod set;
 pub mod show;
 pub mod slots;

@@ -16,9 +16,9 @@ use haplane_store::{AnyStore, StoreError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+pub(crate) use self::http::Connection;
 pub use self::http::{AddressError, AgentAddress};
 use answers::{NodeAnswer, RowAnswer};
-use http::Connection;
 pub use rows::{ConfiguredRows, rows_of_files};
 
 /// The Consul service that agents register as.

@@ -3,6 +3,7 @@
 //! What belongs here: words typed and words printed, exit statuses, and the thin code that carries
 //! a decision of `haplane-core` to a store or an agent. What does not: a decision.
 
+pub mod atomic_file;
 pub mod cli;
 pub mod command;
 pub mod config;
@@ -72,7 +73,12 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
     .and_then(|source| Ok((source.settings()?, source)));
     let (settings, source) = match read {
         Ok(read) => read,
-        Err(failure) => return output.failure(&failure).into(),
+        Err(failure) => {
+            if let Command::Seed(options) = &cli.command {
+                command::seed::leave_nothing_old(options, &output);
+            }
+            return output.failure(&failure).into();
+        }
     };
     if let Command::Agent(options) = &cli.command {
         return command::agent::run(settings, &source, options, &output).into();
@@ -85,6 +91,9 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
             return command::slots::run(&settings, &source, options, &output).into();
         }
         _ => {}
+    }
+    if let Command::Seed(options) = &cli.command {
+        return command::seed::run(&settings, &cli.common, options, &output).into();
     }
     let identity = Identity::of_this_process(&identity_words);
     match Session::open(settings, &cli.common, output, identity) {
@@ -117,6 +126,7 @@ async fn dispatch(session: &Session, command: &Command) -> Result<Report, Failur
         | Command::Sync(_)
         | Command::Slots(_)
         | Command::Enroll(_)
+        | Command::Seed(_)
         | Command::Completions(_)
         | Command::Man(_) => Err(Failure::new(
             Exit::Unexpected,

@@ -9,4 +9,5 @@
 
 mod audit;
 mod enroll;
+mod seed;
 mod slots;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use haplane_haproxy::HaproxyVersion;
 
+use crate::fleet::AgentAddress;
 use crate::haproxy_files::DEFAULT_CONFIG;
 
 /// Options of `haplane audit`.
@@ -84,6 +85,26 @@ pub struct EnrollOptions {
     /// Let this haproxy check the result (-c) before anything is written
     #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath)]
     pub haproxy: Option<PathBuf>,
+    /// The HAProxy that reads the files, e.g. 2.8.25, to decide conditions about its version
+    #[arg(long, value_name = "VERSION")]
+    pub haproxy_version: Option<HaproxyVersion>,
+}
+
+/// Options of `haplane seed`.
+#[derive(Debug, Args)]
+pub struct SeedOptions {
+    /// haproxy.cfg, or a folder of *.cfg; several in HAProxy's order
+    #[arg(short, long = "file", value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::AnyPath)]
+    pub files: Vec<PathBuf>,
+    /// Where to write: the file that the configuration names as server-state-file
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// The agent to ask when the store does not answer [default: [http] listen]
+    #[arg(long, value_name = "URL")]
+    pub agent: Option<AgentAddress>,
+    /// The running process to ask when the agent does not answer either [default: [haproxy] socket]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub socket: Option<PathBuf>,
     /// The HAProxy that reads the files, e.g. 2.8.25, to decide conditions about its version
     #[arg(long, value_name = "VERSION")]
     pub haproxy_version: Option<HaproxyVersion>,

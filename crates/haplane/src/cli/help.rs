@@ -17,7 +17,7 @@ const TASKS: [(&str, &[&str]); 5] = [
         "Look",
         &["status", "why", "ui", "wait", "show", "log", "slots"],
     ),
-    ("Check and prepare haproxy.cfg", &["audit", "enroll"]),
+    ("Check and prepare haproxy.cfg", &["audit", "enroll", "seed"]),
     ("Run beside HAProxy", &["agent", "sync"]),
     ("Set up", &["init", "forget", "completions", "man"]),
 ];

@@ -1,14 +1,14 @@
 //! Rows as a haproxy.cfg has them: for machines that reach no agent (`--rows`).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::path::PathBuf;
 
 use haplane_core::Key;
 use haplane_core::ask::Ask;
-use haplane_haproxy::cfg::{Config, Context, Environment, SourceFile, folder_order};
+use haplane_haproxy::cfg::Config;
 
 use crate::exit::Failure;
+use crate::haproxy_files;
 
 /// The rows of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,34 +21,10 @@ pub struct ConfiguredRows {
 
 /// Reads the rows of files, in the order given; a folder stands for its `*.cfg`.
 pub fn rows_of_files(paths: &[PathBuf]) -> Result<ConfiguredRows, Failure> {
-    let mut files = Vec::new();
-    for path in paths {
-        for file in files_of(path)? {
-            let bytes = fs::read(&file).map_err(|error| unreadable(&file, &error))?;
-            files.push(SourceFile::new(file.display().to_string(), bytes));
-        }
+    if paths.is_empty() {
+        return Ok(ConfiguredRows::default());
     }
-    let context = Context {
-        environment: Environment::from_pairs(env::vars()),
-        version: None,
-    };
-    Ok(rows_of(&Config::parse(files, &context)))
-}
-
-fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let entries = fs::read_dir(path).map_err(|error| unreadable(path, &error))?;
-    let names: Vec<String> = entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .collect();
-    let ordered = folder_order(names.iter().map(String::as_str));
-    Ok(ordered.into_iter().map(|name| path.join(name)).collect())
-}
-
-fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("--rows: cannot read {}: {error}", path.display()))
+    Ok(rows_of(&haproxy_files::read_config(paths, None)?))
 }
 
 fn rows_of(config: &Config) -> ConfiguredRows {
@@ -71,6 +47,8 @@ fn rows_of(config: &Config) -> ConfiguredRows {
 
 #[cfg(test)]
 mod tests {
+    use haplane_haproxy::cfg::{Context, SourceFile};
+
     use super::*;
 
     #[test]

@@ -29,4 +29,5 @@ mod folder;
 mod guards;
 mod haproxy_rows;
 mod proof;
+mod seed;
 mod sync_commands;

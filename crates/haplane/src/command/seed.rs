@@ -1,0 +1,176 @@
+//! `haplane seed`: the server-state file for the moment of a reload.
+//!
+//! Whatever happens, no old file is left standing: its ports may be wrong by now. When nobody can say what is desired, a
+//! valid file without rows is written and the exit status says so.
+
+mod sources;
+
+use std::time::Duration;
+
+use haplane_core::seed::{Seed, States, is_loaded_by, seed, write};
+use haplane_daemon::Settings;
+use haplane_haproxy::cfg::{Config, Severity};
+use haplane_haproxy::server_state::write_seed;
+use serde_json::{Value, json};
+
+use crate::atomic_file;
+use crate::cli::{Common, SeedOptions};
+use crate::exit::{Exit, Failure};
+use crate::haproxy_files;
+use crate::identity;
+use crate::output::{Output, Report};
+
+use sources::Found;
+
+/// How long each source may take: a reload waits for us.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Finds out what is desired, and writes it down.
+pub fn run(settings: &Settings, common: &Common, options: &SeedOptions, output: &Output) -> Exit {
+    let node = settings.node.clone().unwrap_or_else(identity::host_name);
+    let config = match haproxy_files::read_config(&options.files, options.haproxy_version)
+        .and_then(accepted)
+    {
+        Ok(config) => config,
+        Err(failure) => {
+            leave_nothing_old(options, output);
+            return output.failure(&failure);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let found = match runtime {
+        Ok(runtime) => runtime.block_on(sources::find(settings, common, options, output)),
+        Err(error) => {
+            output.warn(&format!("nobody can be asked: {error}"));
+            Found::Nothing
+        }
+    };
+    match written(&config, &found, &node, options, output) {
+        Ok(report) => output.report(&report),
+        Err(failure) => {
+            leave_nothing_old(options, output);
+            output.failure(&failure)
+        }
+    }
+}
+
+/// An empty, valid file in the place of whatever stood there. For failures before anything is known.
+pub fn leave_nothing_old(options: &SeedOptions, output: &Output) {
+    let path = options.output.display();
+    match atomic_file::put(
+        &options.output,
+        write_seed(&[], "empty: see the exit status of haplane seed").as_bytes(),
+    ) {
+        Ok(()) => output.note(&format!("{path} is valid and without rows")),
+        Err(error) => output.warn(&format!(
+            "cannot write {path}: {error}; what stands there may be old"
+        )),
+    }
+}
+
+/// A configuration that HAProxy refuses will not be loaded: what its rows are is anybody's guess.
+fn accepted(config: Config) -> Result<Config, Failure> {
+    let error = config
+        .diagnostics()
+        .iter()
+        .find(|diagnostic| diagnostic.severity == Severity::Error);
+    match error {
+        None => Ok(config),
+        Some(error) => {
+            let place = config.locate(error.span);
+            Err(Failure::usage(format!(
+                "HAProxy refuses this configuration: {place}: {}",
+                error.message
+            )))
+        }
+    }
+}
+
+fn written(
+    config: &Config,
+    found: &Found,
+    node: &str,
+    options: &SeedOptions,
+    output: &Output,
+) -> Result<Report, Failure> {
+    let now = jiff::Timestamp::now();
+    let seed = match found {
+        Found::Store { snapshot, policy } | Found::Agent { snapshot, policy } => seed(
+            config,
+            States::Desired {
+                snapshot,
+                now,
+                policy: *policy,
+            },
+        ),
+        Found::Process(rows) => seed(config, States::Running(rows)),
+        Found::Nothing => Seed::default(),
+    };
+    let note = format!("on {node} at {now} from {}", found.word());
+    let text = write(config, &seed, &note)
+        .map_err(|error| Failure::new(Exit::Unexpected, error.to_string()))?;
+    let path = options.output.display();
+    atomic_file::put(&options.output, text.as_bytes())
+        .map_err(|error| Failure::new(Exit::Unexpected, format!("cannot write {path}: {error}")))?;
+    for (row, reason) in &seed.skipped {
+        output.warn(&format!(
+            "{row} will be in rotation until it is asked: {reason}"
+        ));
+    }
+    advise(config, options, output);
+    let rows = if seed.rows.len() == 1 {
+        "1 row".to_owned()
+    } else {
+        format!("{} rows", seed.rows.len())
+    };
+    let exit = match found {
+        Found::Store { .. } | Found::Agent { .. } => Exit::Done,
+        Found::Process(_) | Found::Nothing => Exit::Unreachable,
+    };
+    let line = format!("{path}: {rows} not as configured, from {}", found.word());
+    Ok(Report::new(document(&seed, found, options))
+        .line(line)
+        .exit(exit))
+}
+
+/// A seed that is not read changes nothing.
+fn advise(config: &Config, options: &SeedOptions, output: &Output) {
+    if !is_loaded_by(config) {
+        output.warn(
+            "no backend loads a state file: add load-server-state-from-file global to the defaults",
+        );
+    }
+    let named = config
+        .global()
+        .server_state_file
+        .as_ref()
+        .map(|file| file.value.as_str());
+    let is_named =
+        named.is_some_and(|named| options.output.ends_with(named.trim_start_matches('/')));
+    if !is_named {
+        let path = options.output.display();
+        output.warn(&format!(
+            "the configuration names {} as server-state-file, not {path}",
+            named.unwrap_or("nothing")
+        ));
+    }
+}
+
+fn document(seed: &Seed, found: &Found, options: &SeedOptions) -> Value {
+    let rows = seed.rows.iter().map(|row| {
+        json!({"row": row.row.to_string(), "admin": row.state.as_str(), "weight": row.weight, "port": row.port})
+    });
+    let skipped = seed
+        .skipped
+        .iter()
+        .map(|(row, reason)| json!({"row": row.to_string(), "reason": reason}));
+    json!({
+        "file": options.output.display().to_string(),
+        "source": found.word(),
+        "index": found.index(),
+        "rows": rows.collect::<Vec<_>>(),
+        "skipped": skipped.collect::<Vec<_>>(),
+    })
+}
