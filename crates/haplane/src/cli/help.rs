@@ -17,7 +17,10 @@ const TASKS: [(&str, &[&str]); 5] = [
         "Look",
         &["status", "why", "ui", "wait", "show", "log", "slots"],
     ),
-    ("Check and prepare haproxy.cfg", &["audit", "enroll", "seed"]),
+    (
+        "Check and prepare haproxy.cfg",
+        &["audit", "enroll", "seed"],
+    ),
     ("Run beside HAProxy", &["agent", "sync"]),
     ("Set up", &["init", "forget", "completions", "man"]),
 ];
