@@ -53,7 +53,10 @@ fn serve(settings: Settings, options: &AgentOptions) -> Result<(), Failure> {
         env!("CARGO_PKG_VERSION"),
         CancellationToken::new(),
     );
-    runtime.block_on(agent).map_err(Failure::from)
+    let ended = runtime.block_on(agent);
+    // All parts have ended but those that the kernel holds in a file: nobody waits for them.
+    runtime.shutdown_background();
+    ended.map_err(Failure::from)
 }
 
 impl From<AgentError> for Failure {

@@ -94,6 +94,32 @@ async fn sigterm_ends_it_with_0_whoever_is_connected() {
     drop(asked);
 }
 
+/// A pipe that nobody writes to, a folder on a server that is gone: the kernel does not give back who
+/// reads there.
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_ends_it_also_when_a_file_hangs() {
+    let consul = ready_consul().await;
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("token");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let mut agent = Launch::on_consul(&consul)
+        .with("CONSUL_HTTP_TOKEN_FILE", pipe.to_str().unwrap())
+        .start();
+    eventually("the agent waits", PATIENCE, async || {
+        agent.page("/readyz").await.map(drop)
+    })
+    .await;
+    let told = Instant::now();
+    agent.process().signal(Signal::TERM);
+    assert_eq!(ends(&mut agent).await, Some(0));
+    assert!(
+        told.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        told.elapsed()
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sighup_reads_the_token_again() {
     let consul = Consul::start(Options::new().acl()).await;

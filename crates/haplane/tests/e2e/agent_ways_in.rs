@@ -1,8 +1,11 @@
-//! The ways to a Consul: HTTPS with a private authority and client certificates, a unix socket.
+//! The ways to a store: HTTPS with a private authority and client certificates, a unix socket, a
+//! folder.
+
+use std::time::Duration;
 
 use haplane_testkit::authority::Authority;
 use haplane_testkit::consul::{Consul, Options};
-use haplane_testkit::eventually::eventually;
+use haplane_testkit::eventually::{eventually, throughout};
 
 use crate::agent_process::{Launch, PATIENCE};
 
@@ -85,4 +88,49 @@ async fn a_unix_socket() {
     consul.restart().await;
     consul.put("haplane/state/canary", "50%").await;
     agent.answers("web/b canary", "ready 50%").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_goes_away_and_comes_back() {
+    let place = tempfile::tempdir().unwrap();
+    let (folder, elsewhere) = (place.path().join("state"), place.path().join("elsewhere"));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join(".haplane"), "").unwrap();
+    std::fs::write(folder.join("canary"), "drain\n").unwrap();
+    let agent = Launch::on(format!("dir:{}", folder.display()))
+        .ready()
+        .await;
+    agent.answers("web/b canary", "drain").await;
+    std::fs::create_dir(folder.join("web")).unwrap();
+    std::fs::write(folder.join("web/b"), "50%").unwrap();
+    agent.answers("web/b canary", "ready 50%").await;
+    std::fs::write(folder.join("web/b"), "maint").unwrap();
+    agent.answers("web/b canary", "maint").await;
+
+    std::fs::rename(&folder, &elsewhere).unwrap();
+    eventually("the loss told", PATIENCE, async || {
+        let store = agent.json("/v1/node").await["store"].clone();
+        if store["error"].is_null() && store["guard"].is_null() {
+            Err(store)
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    // An empty folder in its place is no state either.
+    std::fs::create_dir(&folder).unwrap();
+    throughout(
+        "the last snapshot",
+        Duration::from_millis(500),
+        async || match agent.ask("web/b canary").await {
+            Ok(line) if line == "maint" => Ok(()),
+            other => Err(format!("{other:?}")),
+        },
+    )
+    .await;
+    assert_eq!(agent.page("/readyz").await.unwrap().status, 200);
+    std::fs::remove_dir(&folder).unwrap();
+    std::fs::rename(&elsewhere, &folder).unwrap();
+    std::fs::remove_file(folder.join("web/b")).unwrap();
+    agent.answers("web/b canary", "drain").await;
 }

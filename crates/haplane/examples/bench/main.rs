@@ -1,0 +1,79 @@
+//! `make bench`: what an agent costs and how fast it is, on this machine, now.
+//!
+//! It prints figures and judges nothing. Beside the agent runs a peer, the least program that
+//! answers a line: what the machine and its network stack cost without any of our work. The peer is
+//! measured before and after the agent, so that the difference between its two figures says how
+//! steady the machine was.
+
+#![allow(clippy::print_stdout, reason = "it prints figures")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a measurement may stop where something basic is missing"
+)]
+
+mod answers;
+mod crowd;
+mod figures;
+mod floor;
+mod memory;
+mod propagation;
+mod start;
+mod subject;
+
+use haplane_testkit::consul::{Consul, Options};
+
+use crate::figures::heading;
+use crate::subject::Subject;
+
+fn main() {
+    // The peer is this program again, as a process of its own, so that its processor time can be read.
+    if let Some(address) = std::env::args().nth(1).filter(|word| word != "--bench") {
+        return floor::answer(&address);
+    }
+    haplane_daemon::limits::raise_open_files();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(measure());
+}
+
+async fn measure() {
+    figures::machine();
+    let consul = Consul::start(Options::new()).await;
+    consul.put("haplane/state/.haplane", "").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join(".haplane"), "").expect("a marker");
+    let (in_consul, in_folder) = (
+        format!("consul:{}", consul.url()),
+        format!("dir:{}", folder.path().display()),
+    );
+
+    heading("start: from exec to a port that listens");
+    start::measure("Consul", &in_consul).await;
+    start::measure("directory", &in_folder).await;
+
+    heading("from a write in the store to the changed answer");
+    let agent = Subject::on(&in_consul).await;
+    propagation::measure("Consul", &agent, async |value| {
+        consul.put("haplane/state/canary", value).await;
+    })
+    .await;
+    let beside = Subject::on(&in_folder).await;
+    propagation::measure("directory", &beside, async |value| {
+        // As a person does it who is careful: aside, then in place at once.
+        let aside = folder.path().join(".aside");
+        std::fs::write(&aside, value).expect("to write");
+        std::fs::rename(aside, folder.path().join("canary")).expect("to rename");
+    })
+    .await;
+    drop(beside);
+
+    heading("answers: as many as eight clients get, each ask a connection of its own");
+    answers::measure(&agent).await;
+
+    heading("a good client while 4,000 connections are silent or slow");
+    crowd::measure(&agent).await;
+
+    heading("memory");
+    memory::measure(&consul, &in_consul).await;
+    figures::machine();
+}
