@@ -65,7 +65,10 @@ pub(crate) fn on_a_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failur
         .build();
     let runtime = runtime
         .map_err(|error| Failure::new(Exit::Unexpected, format!("cannot start: {error}")))?;
-    Ok(runtime.block_on(work))
+    let ended = runtime.block_on(work);
+    // A host list on a server that is gone holds its reader in the kernel: nobody waits for it.
+    runtime.shutdown_background();
+    Ok(ended)
 }
 
 fn serve(sync: SyncSettings, options: &AgentOptions) -> Result<(), Failure> {
