@@ -7,10 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use haplane_haproxy::AdminState;
 use serde::Serialize;
 
+use crate::desired::Desired;
 use crate::duration;
 use crate::key::Key;
+use crate::outlook::Outlook;
 use crate::verdict::Verdict;
 
 /// What one agent says of itself.
@@ -147,13 +150,13 @@ impl Proof {
     }
 }
 
-/// Weighs all reports. `expected` says what is desired of the row with these keys.
+/// Weighs all reports on a write at an index. `present` is the state that rows have to follow.
 pub fn prove(
     index: u64,
     scope: &Scope,
+    present: &Outlook<'_>,
     nodes: &[NodeReport],
     absent: &[Absentee],
-    expected: impl Fn(&[Key]) -> String,
 ) -> Proof {
     let asked = keys_by_row(scope, nodes);
     let mut laggards: Vec<Laggard> = absent
@@ -169,7 +172,8 @@ pub fn prove(
             let Some(all_keys) = asked.get(&row.row) else {
                 continue;
             };
-            let why = row_trouble(index, row, all_keys, scope);
+            let why =
+                row_trouble(index, row, all_keys, scope).or_else(|| contradiction(row, present));
             if is_behind || why.is_some() {
                 late_rows.insert(&row.row);
             }
@@ -178,7 +182,7 @@ pub fn prove(
                 own.push(Laggard {
                     node: node.node.clone(),
                     row: Some(row.row.clone()),
-                    expected: Some(expected(&row.keys)),
+                    expected: Some(present.desired(&row.keys).to_string()),
                     answered: Some(row.answer.clone()),
                     observed: row.observed.clone(),
                     why,
@@ -268,6 +272,21 @@ fn row_trouble(
         Verdict::Pending => told("answered, not yet seen in HAProxy".to_owned()),
         Verdict::Silent | Verdict::Converged | Verdict::Unobserved => None,
     }
+}
+
+/// An answer from the very snapshot that `present` is, and other than it says: a file of a directory
+/// was changed by hand, which does not raise the index.
+fn contradiction(row: &RowReport, present: &Outlook<'_>) -> Option<String> {
+    if row.index != present.index() || row.answer.is_empty() {
+        return None;
+    }
+    let answer = row.answer.strip_prefix("up ").unwrap_or(&row.answer);
+    let word = match present.desired(&row.keys) {
+        Desired::Admin(state) => state.as_str(),
+        Desired::Weight(_) => AdminState::Ready.as_str(),
+    };
+    (answer.split(' ').next() != Some(word))
+        .then(|| format!("answered {:?} although the store says {word}", row.answer))
 }
 
 #[cfg(test)]

@@ -33,6 +33,11 @@ impl<'s> Outlook<'s> {
         self
     }
 
+    /// The index of the snapshot below it.
+    pub fn index(&self) -> u64 {
+        self.snapshot.index
+    }
+
     /// The value of a key, if it has one that holds.
     pub fn value(&self, key: &Key) -> Option<Value> {
         let value = match self.wanted.get(key) {

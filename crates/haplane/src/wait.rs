@@ -71,9 +71,7 @@ pub async fn wait(fleet: &Fleet, goal: &Goal<'_>, output: &Output) -> Waited {
         let absent: Vec<Absentee> = absent.iter().map(Missing::absentee).collect();
         let reports: Vec<NodeReport> = nodes.iter().map(Node::report).collect();
         let present = Outlook::present(goal.snapshot, Timestamp::now());
-        let proof = prove(goal.index, &goal.scope, &reports, &absent, |keys| {
-            present.desired(keys).to_string()
-        });
+        let proof = prove(goal.index, &goal.scope, &present, &reports, &absent);
         let left = goal.timeout.saturating_sub(start.elapsed());
         if proof.holds() || left.is_zero() {
             return waited(goal.index, proof, start.elapsed());

@@ -1,4 +1,7 @@
+use jiff::Timestamp;
+
 use super::*;
+use crate::snapshot::{Pair, Snapshot};
 
 fn key(text: &str) -> Key {
     text.parse().unwrap()
@@ -33,7 +36,15 @@ fn canary() -> Scope {
 }
 
 fn prove_canary(nodes: &[NodeReport], absent: &[Absentee]) -> Proof {
-    prove(7, &canary(), nodes, absent, |_| "drain".to_owned())
+    let pair = Pair {
+        path: "canary".to_owned(),
+        value: b"drain".to_vec(),
+        version: 7,
+        log_id: None,
+    };
+    let snapshot = Snapshot::new(7, [pair]);
+    let present = Outlook::present(&snapshot, Timestamp::UNIX_EPOCH);
+    prove(7, &canary(), &present, nodes, absent)
 }
 
 fn why(proof: &Proof) -> Vec<String> {
@@ -131,4 +142,22 @@ fn a_node_without_the_row_at_all_has_another_role() {
         node("pages", 7, vec![row("pages/a", 7, Verdict::Converged)]),
     ];
     assert!(prove_canary(&nodes, &[]).holds());
+}
+
+#[test]
+fn an_edit_by_hand_that_raises_no_index_is_still_waited_for() {
+    let stale = RowReport {
+        answer: "ready 100%".to_owned(),
+        ..row("web/a canary", 7, Verdict::Unobserved)
+    };
+    let proof = prove_canary(&[node("lb", 7, vec![stale.clone()])], &[]);
+    assert_eq!(
+        why(&proof),
+        ["lb web/a: answered \"ready 100%\" although the store says drain"]
+    );
+    let newer = RowReport { index: 8, ..stale };
+    assert!(
+        prove_canary(&[node("lb", 8, vec![newer])], &[]).holds(),
+        "a later write decided otherwise"
+    );
 }
