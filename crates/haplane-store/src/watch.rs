@@ -21,6 +21,9 @@ mod account;
 
 use account::Account;
 
+/// How often in a row a store may be doubtful before that is told as a failure.
+const CONTRADICTIONS: u32 = 4;
+
 /// How the loop waits.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchSettings {
@@ -178,12 +181,20 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
                     doubts = 0;
                     Duration::ZERO
                 }
-                // The first doubt is cleared up at once; a store that stays doubtful is not hurried.
-                Turn::Doubtful if doubts == 0 => {
-                    doubts = 1;
-                    Duration::ZERO
+                Turn::Doubtful => {
+                    doubts += 1;
+                    if doubts >= CONTRADICTIONS {
+                        self.account.failed(&contradiction());
+                    }
+                    // The first doubt is cleared up at once; a store that stays doubtful is not
+                    // hurried.
+                    if doubts == 1 {
+                        Duration::ZERO
+                    } else {
+                        backoff.next_wait(fastrand::f64())
+                    }
                 }
-                Turn::Doubtful | Turn::Bad => backoff.next_wait(fastrand::f64()),
+                Turn::Bad => backoff.next_wait(fastrand::f64()),
             };
             tokio::time::sleep_until(earliest.max(Instant::now() + pause)).await;
         }
@@ -291,6 +302,12 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
             }
         }
     }
+}
+
+fn contradiction() -> StoreError {
+    let what = "the store contradicts itself: its list of keys lacks what it shows when asked for by \
+                name, or never is what it was a moment before";
+    StoreError::new(StoreErrorKind::Undecodable, what)
 }
 
 enum Turn {

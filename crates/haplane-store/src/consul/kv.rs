@@ -194,7 +194,10 @@ fn absent(answer: &Answer) -> Result<Meta, StoreError> {
 
 /// What a token needs to read a prefix, in Consul's own words.
 pub(crate) fn may_read(prefix: &Prefix) -> String {
-    format!("key_prefix \"{prefix}\" {{ policy = \"read\" }}")
+    format!(
+        "key_prefix \"{prefix}\" {{ policy = \"read\" }} (or \"list\", where Consul has \
+         enable_key_list_policy)"
+    )
 }
 
 /// What a token needs to write a prefix, in Consul's own words.

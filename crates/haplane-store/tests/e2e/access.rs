@@ -225,6 +225,27 @@ async fn a_missing_permission_is_named_and_nothing_is_written() {
 }
 
 #[tokio::test]
+async fn where_lists_need_a_right_of_their_own_it_is_named() {
+    let consul = Consul::start(Options::new().acl_with_list_policy()).await;
+    let prefix = |policy: &str| format!(r#"key_prefix "haplane/" {{ policy = "{policy}" }}"#);
+    consul.put("haplane/state/.haplane", "m").await;
+    consul.set_policy("agent", &prefix("read")).await;
+    let token = consul.create_token(&["agent"]).await;
+    let store = store(with_token(&consul, &token.secret));
+    let follower = Follower::start(store);
+    let failure = follower.until_failing().await.failure.unwrap();
+    assert_eq!(failure.kind, StoreErrorKind::Denied);
+    assert!(
+        failure.what.contains("enable_key_list_policy"),
+        "{failure:?}"
+    );
+    consul.set_policy("agent", &prefix("list")).await;
+    follower
+        .until("a snapshot", RECOVERY, |view| view.snapshot.is_some())
+        .await;
+}
+
+#[tokio::test]
 async fn a_write_takes_up_a_new_token_from_the_file() {
     let consul = Consul::start(Options::new().acl()).await;
     consul

@@ -227,10 +227,15 @@ async fn lost_keys_are_asked_for_by_name() {
         per_second <= 10,
         "doubt does not hurry: {per_second} reads a second"
     );
+    let failing = watch.view().failure.expect("a contradiction is told");
+    assert!(failing.what.contains("contradicts itself"), "{failing:?}");
     // Asked for by name, it fails: that is a failure like any other.
     store.by_name("canary", Err(StoreErrorKind::Timeout));
     watch
-        .until("a failure", |view| view.failure.is_some())
+        .until("a failure", |view| {
+            let kind = view.failure.as_ref().map(|failing| failing.kind);
+            kind == Some(StoreErrorKind::Timeout)
+        })
         .await;
     assert!(says_drain(&watch.snapshot()));
     store.by_name("canary", Ok(None));
