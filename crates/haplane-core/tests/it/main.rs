@@ -9,5 +9,6 @@
 
 mod audit;
 mod enroll;
+mod rule_pages;
 mod seed;
 mod slots;
