@@ -10,11 +10,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
+use haplane_core::resolve::Policy;
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
-use tokio::time::Instant;
 
 use crate::metrics::Metrics;
+use crate::observer::board::Board;
+use crate::observer::survey::{Surveyed, Surveyor, count};
 use crate::page;
 use crate::pulse::Pulse;
 use crate::rows::Rows;
@@ -37,6 +39,12 @@ pub struct Shown {
     pub standing: Standing,
     /// What was asked and answered.
     pub rows: Arc<Mutex<Rows>>,
+    /// What every HAProxy showed.
+    pub board: Arc<Board>,
+    /// The site's choices.
+    pub policy: Policy,
+    /// The port where HAProxy asks.
+    pub port: u16,
     /// A drain older than this counts as forgotten.
     pub forgotten_after: Duration,
     /// The counters.
@@ -78,14 +86,8 @@ async fn readyz(State(shown): Pages) -> Response {
 }
 
 async fn metrics(State(shown): Pages) -> Response {
-    let now = Instant::now();
-    let (all, silent) = {
-        let rows = shown.rows();
-        (rows.len(), rows.silent(now))
-    };
-    shown
-        .metrics
-        .verdicts(&[("silent", silent), ("unobserved", all - silent)]);
+    let (verdicts, not_enrolled) = count(&shown.survey());
+    shown.metrics.verdicts(&verdicts, not_enrolled);
     shown.metrics.forgotten_drains(shown.forgotten_drains());
     haplane_daemon::metrics::page(&shown.registry)
 }
@@ -99,17 +101,21 @@ async fn state(State(shown): Pages) -> Json<view::State> {
 }
 
 async fn rows(State(shown): Pages) -> Json<Vec<view::Row>> {
-    let records = shown.rows().list();
-    let now = Instant::now();
-    Json(
-        records
-            .iter()
-            .map(|record| view::Row::of(record, now))
-            .collect(),
-    )
+    Json(shown.survey().into_iter().map(view::Row::of).collect())
 }
 
 impl Shown {
+    fn survey(&self) -> Vec<Surveyed> {
+        Surveyor {
+            rows: &self.rows,
+            board: &self.board,
+            snapshot: self.standing.snapshot().as_deref(),
+            policy: self.policy,
+            port: self.port,
+        }
+        .survey()
+    }
+
     fn forgotten_drains(&self) -> usize {
         let since = Timestamp::now().checked_sub(self.forgotten_after);
         let snapshot = self.standing.snapshot();

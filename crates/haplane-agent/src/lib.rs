@@ -1,13 +1,14 @@
 //! The daemon beside each HAProxy: it follows the store and answers agent checks.
 //!
-//! Three parts that wait for nobody: the *watcher* replaces the snapshot whenever the store changes,
-//! the *responder* answers from it on a thread of its own, and the HTTP side tells people and other
-//! programs what was asked and answered. The agent does not know which servers exist; HAProxy tells
+//! Parts that wait for nobody: the *watcher* replaces the snapshot whenever the store changes, the
+//! *responder* answers from it on a thread of its own, the *observer* looks at what HAProxy makes of
+//! the answers, and the HTTP side tells people and other programs. The agent does not know which servers exist; HAProxy tells
 //! it at every check.
 
 pub mod http;
 pub mod last_good;
 pub mod metrics;
+pub mod observer;
 pub mod page;
 pub mod parts;
 pub mod pulse;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use haplane_core::guard;
 use haplane_core::resolve::{AnswerKind, Decision};
 use haplane_core::snapshot::Snapshot;
+use haplane_core::verdict::Verdict;
 use haplane_store::StoreErrorKind;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -13,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::observer::push::Pushed;
 use crate::rows::Remembered;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -36,8 +38,19 @@ struct AnswerLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Verdict {
+struct VerdictLabel {
     verdict: &'static str,
+}
+
+/// As many as there are in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SocketLabel {
+    socket: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PushResult {
+    result: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -61,9 +74,13 @@ pub struct Metrics {
     refused: Family<Reason, Counter>,
     unterminated: Counter,
     answer_seconds: Histogram,
-    rows: Family<Verdict, Gauge>,
+    rows: Family<VerdictLabel, Gauge>,
+    rows_not_enrolled: Gauge,
     rows_without_place: Counter,
     propagation: Family<Stage, Histogram, fn() -> Histogram>,
+    haproxy_up: Family<SocketLabel, Gauge>,
+    haproxy_restarts: Counter,
+    pushes: Family<PushResult, Counter>,
 }
 
 /// From 1 ms to about 16 s, doubling: HAProxy's own interval lies in the middle.
@@ -89,12 +106,17 @@ impl Metrics {
             unterminated: Counter::default(),
             answer_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 15)),
             rows: Family::default(),
+            rows_not_enrolled: Gauge::default(),
             rows_without_place: Counter::default(),
             propagation: Family::new_with_constructor(propagation_buckets),
+            haproxy_up: Family::default(),
+            haproxy_restarts: Counter::default(),
+            pushes: Family::default(),
         };
         metrics.make_closed_sets();
         metrics.register_store(registry);
         metrics.register_answers(registry);
+        metrics.register_haproxy(registry);
         metrics
     }
 
@@ -162,7 +184,11 @@ impl Metrics {
             Unit::Seconds,
             self.answer_seconds.clone(),
         );
-        registry.register("haplane_rows", "Rows that asked lately", self.rows.clone());
+        registry.register(
+            "haplane_rows",
+            "Rows by verdict: those that asked lately, and those enrolled that never did",
+            self.rows.clone(),
+        );
         registry.register(
             "haplane_rows_without_place",
             "Asks that were answered but not remembered, because too many rows ask",
@@ -174,6 +200,29 @@ impl Metrics {
              observation in HAProxy",
             Unit::Seconds,
             self.propagation.clone(),
+        );
+    }
+
+    fn register_haproxy(&self, registry: &mut Registry) {
+        registry.register(
+            "haplane_rows_not_enrolled",
+            "Rows that HAProxy has without agent-check: no write reaches them",
+            self.rows_not_enrolled.clone(),
+        );
+        registry.register(
+            "haplane_haproxy_up",
+            "1 while HAProxy answers on this socket; no series without a socket",
+            self.haproxy_up.clone(),
+        );
+        registry.register(
+            "haplane_haproxy_restarts_seen",
+            "Starts and reloads of HAProxy, seen as a new process behind a socket",
+            self.haproxy_restarts.clone(),
+        );
+        registry.register(
+            "haplane_push",
+            "Rows set through a socket ahead of their next ask",
+            self.pushes.clone(),
         );
     }
 
@@ -194,7 +243,17 @@ impl Metrics {
                 answer: answer.as_str(),
             }));
         }
-        drop(self.propagation.get_or_create(&Stage { stage: "answered" }));
+        for stage in ["answered", "observed"] {
+            drop(self.propagation.get_or_create(&Stage { stage }));
+        }
+        for verdict in Verdict::ALL {
+            let verdict = verdict.as_str();
+            drop(self.rows.get_or_create(&VerdictLabel { verdict }));
+        }
+        for pushed in Pushed::ALL {
+            let result = pushed.as_str();
+            drop(self.pushes.get_or_create(&PushResult { result }));
+        }
     }
 
     pub(crate) fn refused(&self, reason: &'static str) {
@@ -276,13 +335,40 @@ impl Metrics {
         self.forgotten_drains.set(count(keys));
     }
 
-    /// How many rows have which verdict.
-    pub(crate) fn verdicts(&self, verdicts: &[(&'static str, usize)]) {
+    /// How many rows have which verdict, and how many no verdict because they are not enrolled.
+    pub(crate) fn verdicts(&self, verdicts: &[(Verdict, usize)], not_enrolled: usize) {
         for &(verdict, rows) in verdicts {
+            let verdict = verdict.as_str();
             self.rows
-                .get_or_create(&Verdict { verdict })
+                .get_or_create(&VerdictLabel { verdict })
                 .set(count(rows));
         }
+        self.rows_not_enrolled.set(count(not_enrolled));
+    }
+
+    /// Whether HAProxy answers on this socket.
+    pub(crate) fn haproxy_up(&self, socket: &str, up: bool) {
+        let socket = socket.to_owned();
+        self.haproxy_up
+            .get_or_create(&SocketLabel { socket })
+            .set(i64::from(up));
+    }
+
+    pub(crate) fn haproxy_restarted(&self) {
+        self.haproxy_restarts.inc();
+    }
+
+    pub(crate) fn pushed(&self, result: Pushed) {
+        let result = result.as_str();
+        self.pushes.get_or_create(&PushResult { result }).inc();
+    }
+
+    /// A change of the store was first seen in HAProxy after this long.
+    pub(crate) fn observed_after(&self, took: Duration) {
+        let stage = Stage { stage: "observed" };
+        self.propagation
+            .get_or_create(&stage)
+            .observe(took.as_secs_f64());
     }
 }
 

@@ -3,7 +3,7 @@
 //! The agent does not know which servers exist; HAProxy tells it at every check, and this is where
 //! that is remembered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use haplane_core::Key;
 use haplane_core::ask::Ask;
 use haplane_core::resolve::Decision;
+use haplane_core::verdict::SILENT_AFTER;
 use haplane_haproxy::agent_check::Answer;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -24,8 +25,6 @@ pub const MAX_ROWS: usize = 50_000;
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// A line that nobody asked for this long is forgotten.
 pub const FORGET_AFTER: Duration = Duration::from_hours(1);
-/// A row that has not asked for this many of its own intervals is silent.
-const SILENT_AFTER_INTERVALS: u32 = 3;
 /// The interval of a row that has asked only once: HAProxy's default `agent-inter`.
 const ASSUMED_INTERVAL: Duration = Duration::from_secs(2);
 /// Checks are not punctual; an interval never counts as shorter than this.
@@ -64,8 +63,8 @@ pub enum Remembered {
 pub struct RowRecord {
     /// The row: the first key, or `@free`.
     pub row: Arc<str>,
-    /// All keys, in order of precedence.
-    pub keys: Vec<Key>,
+    /// The line, understood.
+    pub ask: Arc<Ask>,
     /// The last answer.
     pub answer: Answer,
     /// The index of the snapshot it was answered from.
@@ -80,11 +79,19 @@ pub struct RowRecord {
     pub asks: u64,
     /// Since when it gets this answer.
     pub answered_since: Timestamp,
-    asked: Instant,
+    /// The same moment as `last_asked`.
+    pub asked: Instant,
+    /// The same moment as `answered_since`.
+    pub answered: Instant,
     interval: Option<Duration>,
 }
 
 impl RowRecord {
+    /// All keys, in order of precedence.
+    pub fn keys(&self) -> &[Key] {
+        keys_of(&self.ask)
+    }
+
     /// How long ago it asked.
     pub fn silence(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.asked)
@@ -99,7 +106,7 @@ impl RowRecord {
 
     /// Whether it has stopped asking.
     pub fn is_silent(&self, now: Instant) -> bool {
-        self.silence(now) > self.interval() * SILENT_AFTER_INTERVALS
+        self.silence(now) > self.interval() * SILENT_AFTER
     }
 
     fn ask_again(&mut self, asked: &Asked<'_>, now: Instant) -> Remembered {
@@ -117,6 +124,7 @@ impl RowRecord {
         if self.answer != asked.decision.answer {
             self.answer = asked.decision.answer;
             self.answered_since = asked.at;
+            self.answered = now;
         }
         if changed {
             Remembered::Changed(now.saturating_duration_since(asked.served.since))
@@ -144,14 +152,10 @@ impl Rows {
             return Remembered::NoPlace;
         }
         self.line_bytes = bytes;
-        let keys = match asked.ask {
-            Ask::Free => Vec::new(),
-            Ask::Row(row) => row.keys.clone(),
-        };
-        let row = keys.first().map_or("@free", Key::as_str).into();
+        let row = keys_of(asked.ask).first().map_or("@free", Key::as_str);
         let record = RowRecord {
-            row,
-            keys,
+            row: row.into(),
+            ask: Arc::new(asked.ask.clone()),
             answer: asked.decision.answer,
             index: asked.served.snapshot.index,
             decided_by: asked.decision.decided_by.clone(),
@@ -160,20 +164,48 @@ impl Rows {
             asks: 1,
             answered_since: asked.at,
             asked: now,
+            answered: now,
             interval: None,
         };
         self.by_line.insert(asked.line.into(), record);
         Remembered::AsBefore
     }
 
-    /// Forgets what nobody asked for an hour.
+    /// Forgets what nobody asked for an hour, and silent lines of rows that ask by another line now:
+    /// a reload has changed their `agent-send`.
     pub fn forget_old(&mut self, now: Instant) {
-        self.by_line
-            .retain(|_, record| record.silence(now) < FORGET_AFTER);
-        self.line_bytes = self.by_line.keys().map(|line| line.len()).sum();
+        let asking: HashSet<Arc<str>> = self
+            .by_line
+            .values()
+            .filter(|record| !record.is_silent(now))
+            .map(|record| Arc::clone(&record.row))
+            .collect();
+        self.by_line.retain(|_, record| {
+            record.silence(now) < FORGET_AFTER
+                && !(record.is_silent(now) && asking.contains(&record.row))
+        });
+        self.count_bytes();
         if self.by_line.capacity() > self.by_line.len().saturating_mul(4) {
             self.by_line.shrink_to_fit();
         }
+    }
+
+    /// Forgets silent lines of a row that HAProxy does not have any more. Says whether there were any.
+    pub fn forget_removed(&mut self, row: &str, now: Instant) -> bool {
+        let before = self.by_line.len();
+        self.by_line
+            .retain(|_, record| *record.row != *row || !record.is_silent(now));
+        self.count_bytes();
+        self.by_line.len() < before
+    }
+
+    fn count_bytes(&mut self) {
+        self.line_bytes = self.by_line.keys().map(|line| line.len()).sum();
+    }
+
+    /// All records, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &RowRecord> {
+        self.by_line.values()
     }
 
     /// All records, by row and then by line.
@@ -199,13 +231,12 @@ impl Rows {
     pub fn is_empty(&self) -> bool {
         self.by_line.is_empty()
     }
+}
 
-    /// How many rows are silent.
-    pub fn silent(&self, now: Instant) -> usize {
-        self.by_line
-            .values()
-            .filter(|record| record.is_silent(now))
-            .count()
+fn keys_of(ask: &Ask) -> &[Key] {
+    match ask {
+        Ask::Free => &[],
+        Ask::Row(row) => &row.keys,
     }
 }
 
@@ -308,8 +339,12 @@ mod tests {
         let served = served(1, "ready", start);
         ask(&mut rows, b"web/a canary", &served, start);
         ask(&mut rows, b"@free", &served, start);
-        assert_eq!(rows.silent(start + Duration::from_secs(6)), 0);
-        assert_eq!(rows.silent(start + Duration::from_secs(7)), 2);
+        let silent = |rows: &Rows, seconds| {
+            let now = start + Duration::from_secs(seconds);
+            rows.iter().filter(|record| record.is_silent(now)).count()
+        };
+        assert_eq!(silent(&rows, 6), 0);
+        assert_eq!(silent(&rows, 7), 2);
         let names: Vec<_> = rows
             .list()
             .iter()
@@ -318,5 +353,26 @@ mod tests {
         assert_eq!(names, ["@free", "web/a"]);
         rows.forget_old(start + FORGET_AFTER);
         assert!(rows.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_is_forgotten_once_its_row_asks_by_another() {
+        let mut rows = Rows::default();
+        let start = Instant::now();
+        let later = start + Duration::from_secs(7);
+        let served = served(1, "ready", start);
+        ask(&mut rows, b"web/a canary", &served, start);
+        ask(&mut rows, b"web/b canary", &served, start);
+        ask(&mut rows, b"web/a", &served, later);
+        rows.forget_old(later);
+        let lines: Vec<_> = rows
+            .list()
+            .iter()
+            .map(|record| (record.row.to_string(), record.keys().len()))
+            .collect();
+        assert_eq!(lines, [("web/a".to_owned(), 1), ("web/b".to_owned(), 2)]);
+        assert!(!rows.forget_removed("web/a", later), "it asks");
+        assert!(rows.forget_removed("web/b", later));
+        assert_eq!(rows.len(), 1);
     }
 }

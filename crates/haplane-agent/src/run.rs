@@ -23,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 use crate::http::{Shown, router};
 use crate::last_good::{self, LastGood};
 use crate::metrics::Metrics;
+use crate::observer::Observer;
+use crate::observer::board::Board;
 use crate::parts::Parts;
 use crate::pulse::Pulse;
 use crate::registration::{keep_registered, registration};
@@ -156,6 +158,7 @@ struct Agent {
     version: &'static str,
     store: Arc<AnyStore>,
     rows: Arc<Mutex<Rows>>,
+    board: Arc<Board>,
     metrics: Arc<Metrics>,
     registry: Arc<prometheus_client::registry::Registry>,
     pulse: Pulse,
@@ -165,12 +168,14 @@ impl Agent {
     fn new(settings: Settings, node: String, version: &'static str, store: Arc<AnyStore>) -> Self {
         let mut registry = haplane_daemon::metrics::registry(version);
         let metrics = Arc::new(Metrics::register(&mut registry));
+        let board = Arc::new(Board::new(&settings.haproxy.sockets));
         Self {
             settings,
             node,
             version,
             store,
             rows: Arc::default(),
+            board,
             metrics,
             registry: Arc::new(registry),
             pulse: Pulse::default(),
@@ -183,7 +188,8 @@ impl Agent {
         let last_good = self.last_good();
         let kept = last_good.as_ref().map(|kept| Arc::clone(&kept.snapshot));
         let standing = Standing::new(views.clone(), last_good);
-        let pages = router(Arc::new(self.shown(standing)));
+        let listen = bound.checks.address();
+        let pages = router(Arc::new(self.shown(standing, listen.port())));
         parts.spawn("HTTP", admin_http::serve(bound.http, pages, parts.stop()));
 
         let first = match kept {
@@ -198,8 +204,8 @@ impl Agent {
             "the watcher",
             watcher::hand_on(views.clone(), served, parts.stop()),
         );
-        let listen = bound.checks.address();
-        self.answer(bound.checks, follows, parts)?;
+        self.answer(bound.checks, follows.clone(), parts)?;
+        self.observe(follows, listen.port(), parts);
         self.keep_last_good(views, parts);
         self.register(bound.http_address, parts);
         parts.spawn(
@@ -272,16 +278,11 @@ impl Agent {
         served: watch::Receiver<Served>,
         parts: &Parts,
     ) -> Result<(), AgentError> {
-        let AgentSettings {
-            absent,
-            weights,
-            max_connections,
-            ..
-        } = self.settings.agent;
+        let max_connections = self.settings.agent.max_connections;
         let address = bound.address();
         let shared = Shared {
             served,
-            policy: Policy { absent, weights },
+            policy: self.policy(),
             rows: Arc::clone(&self.rows),
             metrics: Arc::clone(&self.metrics),
             pulse: self.pulse.clone(),
@@ -296,6 +297,25 @@ impl Agent {
         })
     }
 
+    fn observe(&self, served: watch::Receiver<Served>, port: u16, parts: &Parts) {
+        let observer = Observer {
+            board: Arc::clone(&self.board),
+            rows: Arc::clone(&self.rows),
+            served,
+            policy: self.policy(),
+            metrics: Arc::clone(&self.metrics),
+            port,
+        };
+        observer.start(&self.settings.haproxy, parts);
+    }
+
+    fn policy(&self) -> Policy {
+        let AgentSettings {
+            absent, weights, ..
+        } = self.settings.agent;
+        Policy { absent, weights }
+    }
+
     fn register(&self, http: SocketAddr, parts: &Parts) {
         if self.settings.agent.register {
             let registration = registration(&self.node, self.version, http);
@@ -307,7 +327,7 @@ impl Agent {
         }
     }
 
-    fn shown(&self, standing: Standing) -> Shown {
+    fn shown(&self, standing: Standing, port: u16) -> Shown {
         Shown {
             node: self.node.clone(),
             version: self.version,
@@ -316,6 +336,9 @@ impl Agent {
             store_address: self.store.address(),
             standing,
             rows: Arc::clone(&self.rows),
+            board: Arc::clone(&self.board),
+            policy: self.policy(),
+            port,
             forgotten_after: self.settings.forgotten_after,
             metrics: Arc::clone(&self.metrics),
             registry: Arc::clone(&self.registry),
@@ -361,7 +384,7 @@ async fn watchdog(pulse: Pulse, stop: CancellationToken) {
 }
 
 /// An error with its causes, on one line.
-fn story(error: &dyn std::error::Error) -> String {
+pub(crate) fn story(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes
         .map(ToString::to_string)

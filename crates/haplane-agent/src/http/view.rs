@@ -9,7 +9,9 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::Shown;
-use crate::rows::RowRecord;
+use crate::observer::board;
+use crate::observer::old_workers::OldWorkers;
+use crate::observer::survey::{self, Surveyed};
 use crate::standing::Standing;
 
 /// `/v1/node`.
@@ -19,8 +21,9 @@ pub(super) struct Node {
     version: &'static str,
     started_at: Timestamp,
     store: Store,
-    /// Filled by the observer.
     haproxy: Vec<Haproxy>,
+    /// Null without a master's socket.
+    haproxy_master: Option<Master>,
     counts: Counts,
 }
 
@@ -45,9 +48,73 @@ struct Guard {
     detail: String,
 }
 
-/// One HAProxy beside this agent.
+/// One HAProxy beside this agent, as it was at the last good look.
 #[derive(Debug, Serialize)]
-struct Haproxy {}
+struct Haproxy {
+    socket: String,
+    pid: Option<u32>,
+    version: Option<String>,
+    uptime_s: Option<u64>,
+    /// When it was looked at.
+    looked_at: Option<Timestamp>,
+    /// How many servers it has.
+    rows: Option<usize>,
+    /// Why it cannot be looked at now.
+    error: Option<String>,
+    /// The same in one word.
+    error_kind: Option<&'static str>,
+    error_since: Option<Timestamp>,
+    /// Why rows could not be set through this socket.
+    push_error: Option<String>,
+}
+
+impl Haproxy {
+    fn of(haproxy: &board::Haproxy) -> Self {
+        let sighting = haproxy.sighting.as_deref();
+        let trouble = haproxy.trouble.as_ref();
+        let now = Instant::now();
+        Self {
+            socket: haproxy.socket.display().to_string(),
+            pid: sighting.map(|one| one.process.pid),
+            version: sighting.map(|one| one.process.version.clone()),
+            uptime_s: sighting.map(|one| one.process.age(now).as_secs()),
+            looked_at: sighting.map(|one| one.at),
+            rows: sighting.map(|one| one.rows.len()),
+            error: trouble.map(|trouble| trouble.what.clone()),
+            error_kind: trouble.map(|trouble| trouble.kind),
+            error_since: trouble.map(|trouble| trouble.since),
+            push_error: haproxy.push_trouble.clone(),
+        }
+    }
+}
+
+/// The workers that finish after a reload, as the master of HAProxy knows them.
+#[derive(Debug, Serialize)]
+struct Master {
+    socket: String,
+    looked_at: Timestamp,
+    error: Option<String>,
+    old_workers: Vec<OldWorker>,
+}
+
+#[derive(Debug, Serialize)]
+struct OldWorker {
+    pid: u32,
+    /// Null when it does not tell.
+    sessions: Option<u64>,
+}
+
+impl Master {
+    fn of(old: &OldWorkers) -> Self {
+        let worker = |&(pid, sessions): &(u32, Option<u64>)| OldWorker { pid, sessions };
+        Self {
+            socket: old.socket.display().to_string(),
+            looked_at: old.at,
+            error: old.trouble.clone(),
+            old_workers: old.workers.iter().map(worker).collect(),
+        }
+    }
+}
 
 #[derive(Debug, Serialize)]
 struct Counts {
@@ -80,7 +147,8 @@ impl Node {
                 }),
                 error: view.failure.map(|failing| failing.what),
             },
-            haproxy: Vec::new(),
+            haproxy: shown.board.haproxies().iter().map(Haproxy::of).collect(),
+            haproxy_master: shown.board.old_workers().as_deref().map(Master::of),
             counts: Counts {
                 keys: snapshot.map_or(0, |snapshot| snapshot.keys().len()),
                 invalid: snapshot.map_or(0, |snapshot| snapshot.invalid().len()),
@@ -120,46 +188,142 @@ impl State {
     }
 }
 
-/// One row of `/v1/rows`.
+/// One row of `/v1/rows`. A row that HAProxy has and that never asked has no keys and no answer.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     row: String,
     keys: Vec<String>,
-    answer: String,
-    index: u64,
+    answer: Option<String>,
+    index: Option<u64>,
     decided_by: Option<String>,
-    last_asked: Timestamp,
-    asked_ms_ago: u64,
-    asked_by: String,
+    last_asked: Option<Timestamp>,
+    asked_ms_ago: Option<u64>,
+    asked_by: Option<String>,
     asks: u64,
-    answered_since: Timestamp,
-    /// What HAProxy shows, when there is a socket to ask.
+    answered_since: Option<Timestamp>,
+    /// What HAProxy shows; of several HAProxy the one with the worst verdict, but the sessions of all.
     observed: Option<Observed>,
     verdict: &'static str,
+    /// What explains the verdict, if anything needs to.
+    why: Option<String>,
+    /// Whether HAProxy has an agent check for it; null when no HAProxy shows it.
+    enrolled: Option<bool>,
+    /// Sessions in workers that finish after a reload; null when nobody counts them.
+    old_sessions: Option<u64>,
+    /// Every HAProxy that shows it, when there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    observed_by: Vec<ObservedBy>,
 }
 
 #[derive(Debug, Serialize)]
-struct Observed {}
+struct Observed {
+    at: Timestamp,
+    pid: u32,
+    admin: &'static str,
+    /// The weight in force, before the ramp of `slowstart`.
+    weight: u16,
+    configured_weight: u16,
+    status: String,
+    /// What HAProxy's checks say: up, down or stopping.
+    operational: &'static str,
+    agent_status: Option<String>,
+    agent_enabled: bool,
+    /// Null until they were counted after the admin state last changed.
+    sessions: Option<u64>,
+    /// How far `slowstart` has come, in percent, while it runs.
+    throttle: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct ObservedBy {
+    socket: String,
+    verdict: &'static str,
+    why: Option<String>,
+    #[serde(flatten)]
+    observed: Observed,
+}
 
 impl Row {
-    pub(super) fn of(record: &RowRecord, now: Instant) -> Self {
+    pub(super) fn of(surveyed: Surveyed) -> Self {
+        let Surveyed {
+            row,
+            record,
+            judgement,
+            observed,
+            enrolled,
+            old_sessions,
+        } = surveyed;
+        let record = record.as_ref();
+        let text = ToString::to_string;
+        let sessions = observed.iter().map(|one| one.sessions).sum();
+        let first = observed.first().map(|first| Observed {
+            sessions,
+            ..Observed::of(first)
+        });
+        let observed_by = if observed.len() > 1 {
+            observed.into_iter().map(ObservedBy::of).collect()
+        } else {
+            Vec::new()
+        };
         Self {
-            row: record.row.to_string(),
-            keys: record.keys.iter().map(ToString::to_string).collect(),
-            answer: record.answer.to_string(),
-            index: record.index,
-            decided_by: record.decided_by.as_ref().map(ToString::to_string),
-            last_asked: record.last_asked,
-            asked_ms_ago: millis(record.silence(now)),
-            asked_by: record.asked_by.to_string(),
-            asks: record.asks,
-            answered_since: record.answered_since,
-            observed: None,
-            verdict: if record.is_silent(now) {
-                "silent"
-            } else {
-                "unobserved"
-            },
+            row: row.to_string(),
+            keys: record.map_or_else(Vec::new, |one| one.keys().iter().map(text).collect()),
+            answer: record.map(|one| one.answer.to_string()),
+            index: record.map(|one| one.index),
+            decided_by: record.and_then(|one| one.decided_by.as_ref().map(text)),
+            last_asked: record.map(|one| one.last_asked),
+            asked_ms_ago: record.map(|one| millis(one.asked.elapsed())),
+            asked_by: record.map(|one| one.asked_by.to_string()),
+            asks: record.map_or(0, |one| one.asks),
+            answered_since: record.map(|one| one.answered_since),
+            observed: first,
+            verdict: judgement.verdict.as_str(),
+            why: judgement.why(),
+            enrolled,
+            old_sessions,
+            observed_by,
+        }
+    }
+}
+
+impl Observed {
+    fn of(observed: &survey::Observed) -> Self {
+        let survey::Observed {
+            at,
+            pid,
+            seen,
+            stat,
+            sessions,
+            ..
+        } = observed;
+        let stat = stat.as_ref();
+        let own = seen.status();
+        // HAProxy's own words say more, as long as they are not overtaken: they are read more rarely.
+        let told = stat.map(|stat| &*stat.status);
+        let status = told.filter(|status| status.starts_with(own)).unwrap_or(own);
+        Self {
+            at: *at,
+            pid: *pid,
+            admin: seen.admin_state().as_str(),
+            weight: seen.weight,
+            configured_weight: seen.configured_weight,
+            status: status.to_owned(),
+            operational: seen.operational_word(),
+            agent_status: stat.and_then(|stat| stat.agent.as_deref().map(str::to_owned)),
+            agent_enabled: seen.agent.is_enabled(),
+            sessions: *sessions,
+            throttle: stat.and_then(|stat| stat.throttle),
+        }
+    }
+}
+
+impl ObservedBy {
+    fn of(observed: survey::Observed) -> Self {
+        Self {
+            observed: Observed::of(&observed),
+            verdict: observed.judgement.verdict.as_str(),
+            why: observed.judgement.why(),
+            socket: observed.socket,
         }
     }
 }

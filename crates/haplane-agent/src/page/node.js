@@ -37,10 +37,12 @@ function change(name, value) {
 // --- deciding: no document here ---------------------------------------------------------
 
 const isProblem = (row) => PROBLEMS.has(row.verdict);
-const isOut = (row) => /^(up )?(drain|maint)/.test(row.answer);
-const desired = (row) => state.keys[row.decided_by] ?? (row.decided_by ? "" : "ready");
+/** HAProxy has it, and it never asked: no answer reaches it. */
+const isUnasked = (row) => row.answer == null;
+const isOut = (row) => /^(up )?(drain|maint)/.test(row.answer ?? "");
+const desired = (row) => isUnasked(row) ? "–" : state.keys[row.decided_by] ?? (row.decided_by ? "" : "ready");
 const text = (row) =>
-  `${row.row} ${row.keys.join(" ")} ${row.answer} ${row.decided_by ?? ""} ${row.verdict} ${row.observed?.admin ?? ""} ${row.observed?.status ?? ""}`.toLowerCase();
+  `${row.row} ${row.keys.join(" ")} ${row.answer ?? ""} ${row.decided_by ?? ""} ${row.verdict} ${row.observed?.admin ?? ""} ${row.observed?.status ?? ""}`.toLowerCase();
 
 const ORDERS = {
   problems: (a, b) => (RANK[a.verdict] ?? 5) - (RANK[b.verdict] ?? 5),
@@ -104,9 +106,9 @@ class RowView {
     write(this.button, row.row.slice(row.row.indexOf("/") + 1));
     write(wanted, desired(row));
     wanted.className = isOut(row) ? "out" : "";
-    write(by, row.decided_by ?? "no key");
+    write(by, row.decided_by ?? (isUnasked(row) ? "–" : "no key"));
     by.className = row.decided_by ? "" : "quiet";
-    write(answered, `${row.answer.trim() || "(no change)"}, ${span(row.asked_ms_ago)} ago`);
+    write(answered, isUnasked(row) ? "never asked" : `${row.answer.trim() || "(no change)"}, ${span(row.asked_ms_ago)} ago`);
     write(observed, row.observed ? `${row.observed.admin}, ${row.observed.status}` : "–");
     write(weight, String(row.observed?.weight ?? "–"));
     write(sessions, String(row.observed?.sessions ?? "–"));
@@ -124,7 +126,7 @@ class RowView {
       element("td", { colSpan: RowView.columns.length }, this.list));
     const seen = row.observed;
     facts(this.list, [
-      ["asks for", row.keys.map((key) => `${key} = ${state.keys[key] ?? "no value"}`).join(", then ")],
+      ["asks for", isUnasked(row) ? "nothing" : row.keys.map((key) => `${key} = ${state.keys[key] ?? "no value"}`).join(", then ")],
       ["answer", `${row.answer.trim() || "an empty line, which changes nothing"} (from index ${row.index})`],
       ["last asked", `${moment(row.last_asked)}, ${row.asks} times in all`],
       ["observed", seen ? `${seen.admin}, ${seen.status}, weight ${seen.weight}, ${seen.sessions} sessions, at ${moment(seen.at)}` : "no socket is configured, so nobody looks"],

@@ -20,6 +20,10 @@ pub enum Cause {
     UnknownRow,
     /// It does not ask any more, and no HAProxy that is looked at has it.
     Gone,
+    /// It asks by another line now: its `agent-send` was changed.
+    OtherLine,
+    /// The asks of free slots: HAProxy does not tell which.
+    FreeSlots,
     /// Its server line has no `agent-check`.
     NotEnrolled,
     /// Its agent check is answered, but not under the row's own name.
@@ -77,6 +81,8 @@ impl fmt::Display for Cause {
                  asks, a slot holds it, or an agent-send is wrong",
             ),
             Self::Gone => f.write_str("HAProxy does not have this row any more"),
+            Self::OtherLine => f.write_str("the row asks by another line now"),
+            Self::FreeSlots => f.write_str("free slots ask; which ones, an ask does not tell"),
             Self::NotEnrolled => {
                 f.write_str("not enrolled: its server line has no agent-check, no write reaches it")
             }

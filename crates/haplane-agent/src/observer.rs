@@ -1,0 +1,74 @@
+//! The observer: looks at HAProxy itself, and says of every row whether it does what it was answered.
+//!
+//! One task for each socket, which a socket that hangs, is closed or talks garbage keeps from nothing
+//! but its own next look. Level `user` is enough to look; only push needs `admin`.
+
+pub mod asked;
+pub mod board;
+pub mod look;
+pub mod memory;
+pub mod old_workers;
+pub mod process;
+pub mod push;
+pub mod survey;
+pub mod watch;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use haplane_core::resolve::Policy;
+use haplane_daemon::settings::HaproxySettings;
+use haplane_runtime::Socket;
+use tokio::sync::watch as channel;
+
+use crate::metrics::Metrics;
+use crate::parts::Parts;
+use crate::responder::Served;
+use crate::rows::Rows;
+use board::Board;
+use push::Pusher;
+use watch::HaproxyWatch;
+
+/// Everything that the observer shares with the rest of the agent.
+#[derive(Debug)]
+pub struct Observer {
+    /// Where it tells.
+    pub board: Arc<Board>,
+    /// What was asked.
+    pub rows: Arc<Mutex<Rows>>,
+    /// What is answered from.
+    pub served: channel::Receiver<Served>,
+    /// The site's choices.
+    pub policy: Policy,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+    /// The responder's port.
+    pub port: u16,
+}
+
+impl Observer {
+    /// Starts one task for each socket, and one for the master's.
+    pub fn start(self, settings: &HaproxySettings, parts: &Parts) {
+        for (index, path) in settings.sockets.iter().enumerate() {
+            let watch = self.haproxy(index, path, settings.push);
+            parts.spawn("a HAProxy's observer", watch.run(parts.stop()));
+        }
+        if let Some(master) = settings.master_socket.clone() {
+            let counting = old_workers::watch(master, self.board, parts.stop());
+            parts.spawn("the old workers' observer", counting);
+        }
+    }
+
+    fn haproxy(&self, index: usize, path: &PathBuf, push: bool) -> HaproxyWatch {
+        HaproxyWatch {
+            index,
+            socket: Socket::new(path).with_limits(look::LIMITS),
+            board: Arc::clone(&self.board),
+            rows: Arc::clone(&self.rows),
+            served: self.served.clone(),
+            policy: self.policy,
+            metrics: Arc::clone(&self.metrics),
+            pusher: push.then(|| Pusher::new(self.port)),
+        }
+    }
+}
