@@ -77,7 +77,7 @@ async fn a_writer_that_is_killed_wrote_all_or_nothing() {
     write(&folder.open(), &[]).await;
     let follower = Follower::start_eager(folder.open());
     let mut left_in_the_middle = 0;
-    for round in 0..60 {
+    for round in 0..30 {
         let mut writer: Child = helper("writes_for_ever", &folder.root()).spawn().unwrap();
         let before = read(&folder.open()).await.snapshot.index;
         eventually("a write", SOON, async || {
@@ -99,7 +99,7 @@ async fn a_writer_that_is_killed_wrote_all_or_nothing() {
     }
     follower.every_snapshot(is_whole);
     assert!(
-        follower.arrivals().len() > 60,
+        follower.arrivals().len() > 30,
         "{}",
         follower.arrivals().len()
     );
