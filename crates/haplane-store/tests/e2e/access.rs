@@ -28,6 +28,22 @@ fn with_token(consul: &Consul, secret: &str) -> ConsulSettings {
     }
 }
 
+fn registration() -> Registration {
+    Registration {
+        id: "haplane-agent-lb-01".into(),
+        name: "haplane-agent".into(),
+        address: String::new(),
+        port: 9778,
+        meta: [("node".to_owned(), "lb-01".to_owned())].into(),
+        check: HttpCheck {
+            // Nobody listens there: the check is critical, the instance counts all the same.
+            url: "http://127.0.0.1:1/readyz".into(),
+            interval: "1s".into(),
+            timeout: "1s".into(),
+        },
+    }
+}
+
 fn failed(outcome: Result<impl std::fmt::Debug, CommitError>) -> StoreError {
     match outcome {
         Err(CommitError::Store(error)) => error,
@@ -225,6 +241,48 @@ async fn a_missing_permission_is_named_and_nothing_is_written() {
 }
 
 #[tokio::test]
+async fn the_documented_permissions_are_enough() {
+    let consul = Consul::start(Options::new().acl()).await;
+    let pages = include_str!("../../../../docs/state.md");
+    let mut stores = Vec::new();
+    for name in ["agent", "writer"] {
+        let (_, rules) = pages
+            .split_once(&format!("```hcl\n# {name}\n"))
+            .expect(name);
+        let (rules, _) = rules.split_once("```").unwrap();
+        consul.set_policy(name, rules).await;
+        let token = consul.create_token(&[name]).await;
+        stores.push(store(with_token(&consul, &token.secret)));
+    }
+    let [agent, writer] = stores.try_into().ok().expect("two of them");
+    write(
+        &writer,
+        &[("canary", Some("drain")), ("web/a", Some("50%"))],
+    )
+    .await;
+    write(&writer, &[("web/a", None)]).await;
+    assert_eq!(writer.log(10).await.unwrap().len(), 2);
+    assert_eq!(writer.trim_log(1).await.unwrap(), 0, "the oldest is in use");
+    agent.client().register(&registration()).await.unwrap();
+    let found = eventually("the agent", SOON, async || {
+        let found = writer
+            .client()
+            .instances("haplane-agent", Which::All)
+            .await
+            .unwrap();
+        found.list.first().cloned().ok_or(found)
+    })
+    .await;
+    let follower = Follower::start(agent);
+    follower.until_says("canary", "drain", SOON).await;
+    writer
+        .client()
+        .forget_instance(&found.node, &found.id)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn where_lists_need_a_right_of_their_own_it_is_named() {
     let consul = Consul::start(Options::new().acl_with_list_policy()).await;
     let prefix = |policy: &str| format!(r#"key_prefix "haplane/" {{ policy = "{policy}" }}"#);
@@ -298,19 +356,7 @@ async fn services_are_announced_found_and_forgotten() {
     });
     let none = client.instances("haplane-agent", Which::All).await.unwrap();
     assert!(none.list.is_empty() && none.consistent && none.meta.known_leader);
-    let registration = Registration {
-        id: "haplane-agent-lb-01".into(),
-        name: "haplane-agent".into(),
-        address: String::new(),
-        port: 9778,
-        meta: [("node".to_owned(), "lb-01".to_owned())].into(),
-        check: HttpCheck {
-            // Nobody listens there: the check is critical, the instance counts all the same.
-            url: "http://127.0.0.1:1/readyz".into(),
-            interval: "1s".into(),
-            timeout: "1s".into(),
-        },
-    };
+    let registration = registration();
     client.register(&registration).await.unwrap();
     client.register(&registration).await.unwrap();
     let watcher = client.sibling();
