@@ -19,10 +19,15 @@ demo: system ## Two HAProxy, two agents, four origins and traffic to drain; DEMO
 test: system peers tools checkers lint ## Everything that has to hold, with real HAProxy and real Consul
 	@cargo build --locked --quiet --bin haplane
 	cargo nextest run --locked --workspace
+	cargo nextest run --locked -p haplane-daemon --features cpu-profile profiles
 
 lint: system ## Formatting and clippy, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+
+profiled: system ## Build haplane with profiles (target/profiled/release/haplane)
+	RUSTFLAGS="-C force-frame-pointers=yes" JEMALLOC_SYS_WITH_MALLOC_CONF="prof:true,prof_active:false" \
+		cargo build --locked --release --target-dir target/profiled --bin haplane --features cpu-profile,heap-profile
 
 fmt: ## Format the code
 	cargo fmt --all

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use haplane_core::guard::Guard;
 use haplane_core::resolve::Policy;
+use haplane_daemon::profiles::{self, Access};
 use haplane_daemon::settings::{AgentSettings, Settings};
 use haplane_daemon::shutdown::{Signals, until_stopped};
 use haplane_daemon::{admin_http, limits, supervisor};
@@ -189,7 +190,9 @@ impl Agent {
         let kept = last_good.as_ref().map(|kept| Arc::clone(&kept.snapshot));
         let standing = Standing::new(views.clone(), last_good);
         let listen = bound.checks.address();
-        let pages = router(Arc::new(self.shown(standing, listen.port())));
+        let access = self.access_to_profiles(bound.http_address);
+        let pages = router(Arc::new(self.shown(standing, listen.port())))
+            .merge(profiles::routes(access));
         parts.spawn("HTTP", admin_http::serve(bound.http, pages, parts.stop()));
 
         let first = match kept {
@@ -258,6 +261,15 @@ impl Agent {
                 "the keeper of the last good snapshot",
                 keeper.run(views, parts.stop()),
             );
+        }
+    }
+
+    /// Profiles are for this machine, unless the settings say otherwise.
+    fn access_to_profiles(&self, http: SocketAddr) -> Access {
+        if http.ip().is_loopback() || self.settings.http.pprof {
+            Access::Open
+        } else {
+            Access::Closed
         }
     }
 

@@ -8,6 +8,7 @@ pub mod config_file;
 pub mod limits;
 pub mod logs;
 pub mod metrics;
+pub mod profiles;
 pub mod settings;
 pub mod shutdown;
 pub mod supervisor;
