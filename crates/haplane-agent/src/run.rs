@@ -191,8 +191,8 @@ impl Agent {
         let standing = Standing::new(views.clone(), last_good);
         let listen = bound.checks.address();
         let access = self.access_to_profiles(bound.http_address);
-        let pages = router(Arc::new(self.shown(standing, listen.port())))
-            .merge(profiles::routes(access));
+        let pages =
+            router(Arc::new(self.shown(standing, listen.port()))).merge(profiles::routes(access));
         parts.spawn("HTTP", admin_http::serve(bound.http, pages, parts.stop()));
 
         let first = match kept {
