@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haplane_core::slots::world::changes_something;
 use haplane_core::slots::{Moment, Stage};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -154,7 +153,7 @@ impl Keeper {
                 Some(trouble) => {
                     tracing::warn!(pool = name, socket = %path, slot, instance, kind, why, trouble, "a step was not acknowledged; it will be taken again");
                 }
-                None if changes_something(&taken.planned, &round.observed) => {
+                None if taken.planned.telling => {
                     tracing::info!(pool = name, socket = %path, slot, instance, kind, why, "step taken");
                 }
                 None => {

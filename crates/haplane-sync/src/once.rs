@@ -174,13 +174,10 @@ async fn apply_one(
             accept = false;
         }
         let round = process.round(&socket, &backend, pool).await?;
-        let observed = &round.observed;
-        let worth_telling =
-            |planned: &Planned| haplane_core::slots::world::changes_something(planned, observed);
         let told = round
             .taken
             .into_iter()
-            .filter(|taken| taken.trouble.is_some() || worth_telling(&taken.planned));
+            .filter(|taken| taken.trouble.is_some() || taken.planned.telling);
         report
             .steps
             .extend(told.map(|taken| (taken.planned, taken.trouble)));

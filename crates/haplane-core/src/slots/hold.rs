@@ -151,12 +151,13 @@ impl Guard {
             return self.accept(list);
         };
         let before = self.offered.take();
-        let same = before
-            .as_ref()
-            .is_some_and(|before| endpoints(&before.list) == endpoints(&list));
-        let started_over = before
-            .as_ref()
-            .is_none_or(|before| before.reason == HeldReason::Empty && reason != HeldReason::Empty);
+        let same = !after_failure
+            && before
+                .as_ref()
+                .is_some_and(|before| endpoints(&before.list) == endpoints(&list));
+        // Time counts only while the source says the same kind of thing, and can be read.
+        let started_over =
+            after_failure || before.as_ref().is_none_or(|before| before.reason != reason);
         let most = before.as_ref().map_or(has, |before| before.most.max(has));
         let grew = before.as_ref().is_none_or(|before| has > before.most);
         self.offered = Some(Offered {
@@ -425,6 +426,16 @@ mod tests {
         guard.tick(at(10_000));
         assert_eq!(serves(&guard), (2, Removal::Held));
         assert_eq!(reason(&guard), Some((HeldReason::Failed, 10, 2)));
+    }
+
+    #[test]
+    fn the_hold_begins_anew_after_a_failure() {
+        let mut guard = guard_with(0..10);
+        guard.offer(list(0..2), at(10));
+        guard.fail("timeout".into(), at(20));
+        guard.offer(list(0..2), at(1000));
+        assert_eq!(serves(&guard), (2, Removal::Held));
+        assert_eq!(guard.held().unwrap().until, Some(at(1300)));
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub struct Planned {
     pub step: Step,
     /// Why.
     pub reason: Reason,
+    /// Whether it changes anything that is worth telling: a slot that is told again what it sends already stays as it
+    /// is, and opening is the second half of filling.
+    pub telling: bool,
 }
 
 /// An instance for which there is no free slot.
@@ -391,6 +394,7 @@ impl<'a> Planner<'a> {
                     self.plan.fills.push(Planned {
                         step: Step { slot: server, kind },
                         reason: Reason::Joined,
+                        telling: true,
                     });
                     self.plan.under_way = true;
                 }
@@ -553,12 +557,19 @@ enum Claim<'a> {
 }
 
 fn planned(slot: &ObservedSlot, kind: Kind, reason: Reason) -> Planned {
+    let telling = match reason {
+        Reason::Prepared => false,
+        Reason::Unfamiliar => matches!(kind, Kind::Retire { .. }) && slot.in_rotation(),
+        _ => true,
+    };
+    let step = Step {
+        slot: slot.server.clone(),
+        kind,
+    };
     Planned {
-        step: Step {
-            slot: slot.server.clone(),
-            kind,
-        },
+        step,
         reason,
+        telling,
     }
 }
 

@@ -12,7 +12,6 @@ use super::model::{
     ProcessId, Wanted,
 };
 use super::plan::{Homeless, Plan, Planned, plan};
-use super::reason::Reason;
 use super::words::weight_in_force;
 
 /// The slots of one pool in one simulated process.
@@ -167,7 +166,7 @@ pub fn foresee(
         let plan = plan(&observed, wanted, policy, &memory, answers, now);
         for planned in plan.steps() {
             take(&mut world, &mut memory, planned, policy, now);
-            if changes_something(planned, &observed) {
+            if planned.telling {
                 foreseen.steps.push(planned.clone());
             }
         }
@@ -193,20 +192,4 @@ fn take(world: &mut World, memory: &mut Memory, planned: &Planned, policy: &Poli
     }
     let outcome = if done { Outcome::Done } else { Outcome::Unsure };
     memory.end(step, outcome, Opening::READY, now);
-}
-
-/// Whether a step is worth telling: a slot told again what it sends already is as it was, and opening is the second half
-/// of filling.
-pub fn changes_something(planned: &Planned, observed: &Observed) -> bool {
-    let out_already = || {
-        observed
-            .slots
-            .iter()
-            .any(|slot| slot.server == planned.step.slot && !slot.in_rotation())
-    };
-    match planned.reason {
-        Reason::Prepared => false,
-        Reason::Unfamiliar => planned.step.kind.as_str() == "retire" && !out_already(),
-        _ => true,
-    }
 }

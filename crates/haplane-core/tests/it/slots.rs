@@ -2,4 +2,5 @@
 
 mod chaos;
 mod day;
+mod sources;
 mod worlds;

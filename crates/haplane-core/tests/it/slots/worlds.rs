@@ -4,7 +4,7 @@
 use super::chaos::{Chaos, Rough};
 
 /// How many worlds an ordinary run visits.
-const WORLDS: u64 = 2000;
+const WORLDS: u64 = 1500;
 /// Rounds of trouble in each.
 const TROUBLE: usize = 40;
 /// After the trouble, a world must be as it should be within this many rounds.
