@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use haplane_core::guard::Refusal;
+use haplane_core::guard::{Mode, Refusal};
 use haplane_core::marker;
+use haplane_store::consul::{Consistency, ConsulSettings, ConsulStore};
 use haplane_store::{CommitError, Store as _, StoreErrorKind};
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::fake_consul::{FakeConsul, Reply};
@@ -329,7 +330,7 @@ async fn reads_are_few_bounded_and_say_what_consul_has_to_know() {
     read(&store).await;
     let first = fake.received().pop().unwrap().request;
     assert_eq!(first.path, "/v1/kv/haplane/state/?recurse&consistent");
-    let index = haplane_core::guard::Mode::Blocking(4);
+    let index = Mode::Blocking(4);
     store
         .read(index, Duration::from_millis(1500))
         .await
@@ -341,4 +342,45 @@ async fn reads_are_few_bounded_and_say_what_consul_has_to_know() {
     );
     assert_eq!(second.connection, 1, "one connection for the watch");
     assert_eq!(second.request.headers.get("X-Consul-Token"), None);
+}
+
+#[tokio::test]
+async fn stale_reads_are_asked_for_and_bounded() {
+    let fake = drained();
+    let settings = ConsulSettings {
+        address: fake.url().parse().unwrap(),
+        datacenter: Some("dc 1".into()),
+        namespace: Some("team".into()),
+        consistency: Consistency::Stale,
+        ..ConsulSettings::default()
+    };
+    let prefix = |text: &str| text.parse().unwrap();
+    let store = ConsulStore::new(settings, prefix("haplane/state"), prefix("haplane/log")).unwrap();
+    let path = || fake.received().pop().unwrap().request.path;
+    assert!(read(&store).await.consistent);
+    assert_eq!(
+        path(),
+        "/v1/kv/haplane/state/?recurse&consistent&dc=dc%201&ns=team"
+    );
+    let blocking = async || {
+        store
+            .read(Mode::Blocking(1), Duration::from_secs(1))
+            .await
+            .unwrap()
+    };
+    let reading = blocking().await;
+    assert!(!reading.consistent && reading.has_leader);
+    assert_eq!(
+        path(),
+        "/v1/kv/haplane/state/?recurse&stale&index=1&wait=1000ms&dc=dc%201&ns=team"
+    );
+    // A server that heard of its leader some time ago knows none that counts.
+    let old = Reply::at_once().header("X-Consul-LastContact", "9000");
+    fake.script([old.clone()]);
+    assert!(!blocking().await.has_leader);
+    fake.script([old]);
+    assert!(
+        read(&store).await.has_leader,
+        "vouched for by the leader itself"
+    );
 }
