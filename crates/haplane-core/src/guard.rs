@@ -126,6 +126,10 @@ pub enum Probed {
 pub struct Guard {
     require_marker: bool,
     last: Option<Arc<Snapshot>>,
+    /// The index of the last read that was believed. Consul forgets deletions after a quarter of an
+    /// hour, and the index of a prefix then falls to that of the newest key that is left: the same
+    /// content at a lower index, which is no restored backup.
+    read_at: u64,
     /// The read that waits for its probe.
     suspect: Option<Snapshot>,
     doubtful: bool,
@@ -138,6 +142,7 @@ impl Guard {
         Self {
             require_marker,
             last: None,
+            read_at: 0,
             suspect: None,
             doubtful: true,
         }
@@ -151,7 +156,7 @@ impl Guard {
     /// How to read next: consistent at first and after every error, refusal or doubt.
     pub fn next_mode(&self) -> Mode {
         match &self.last {
-            Some(last) if !self.doubtful => Mode::Blocking(last.index),
+            Some(_) if !self.doubtful => Mode::Blocking(self.read_at),
             _ => Mode::Consistent,
         }
     }
@@ -207,7 +212,7 @@ impl Guard {
         }
         match &self.last {
             None => self.check_first(reading),
-            Some(last) => check_against(last, reading, self.doubtful),
+            Some(last) => self.check_against(last, reading),
         }
     }
 
@@ -222,11 +227,41 @@ impl Guard {
         }
     }
 
+    fn check_against(&self, last: &Snapshot, reading: &Reading) -> Check {
+        let new = &reading.snapshot;
+        if !reading.consistent {
+            let went_back = new.index < self.read_at;
+            let same_index_other_content = reading.index_covers_content
+                && new.index == self.read_at
+                && !new.says_the_same_as(last);
+            let other_store = new.marker != last.marker;
+            let lost_all = last.keys().len() > 0 && new.keys().len() == 0;
+            if self.doubtful || went_back || same_index_other_content || other_store || lost_all {
+                return Check::Confirm;
+            }
+        }
+        let vanished: Vec<&Key> = last.vanished_in(new).collect();
+        if vanished.is_empty() {
+            return Check::Trust;
+        }
+        let step = vanished.len().div_ceil(PROBED_KEYS);
+        let paths = vanished
+            .into_iter()
+            .step_by(step)
+            .map(|key| last.path_of(key))
+            .collect();
+        Check::Probe(Probe::Paths(paths))
+    }
+
     fn accept(&mut self, snapshot: Snapshot) -> Verdict {
         self.doubtful = false;
+        self.read_at = snapshot.index;
         let arrival = match &self.last {
             None => Arrival::First,
             Some(last) if **last == snapshot => return Verdict::Unchanged,
+            Some(last) if snapshot.index < last.index && snapshot.holds_the_same_as(last) => {
+                return Verdict::Unchanged;
+            }
             Some(last) if last.marker != snapshot.marker => Arrival::Reinitialised,
             Some(last) if snapshot.index < last.index => Arrival::Restored,
             Some(_) => Arrival::Newer,
@@ -242,31 +277,6 @@ enum Check {
     Confirm,
     Probe(Probe),
     Refuse(Refusal),
-}
-
-fn check_against(last: &Snapshot, reading: &Reading, doubtful: bool) -> Check {
-    let new = &reading.snapshot;
-    if !reading.consistent {
-        let went_back = new.index < last.index;
-        let same_index_other_content =
-            reading.index_covers_content && new.index == last.index && !new.says_the_same_as(last);
-        let other_store = new.marker != last.marker;
-        let lost_all = last.keys().len() > 0 && new.keys().len() == 0;
-        if doubtful || went_back || same_index_other_content || other_store || lost_all {
-            return Check::Confirm;
-        }
-    }
-    let vanished: Vec<&Key> = last.vanished_in(new).collect();
-    if vanished.is_empty() {
-        return Check::Trust;
-    }
-    let step = vanished.len().div_ceil(PROBED_KEYS);
-    let paths = vanished
-        .into_iter()
-        .step_by(step)
-        .map(|key| last.path_of(key))
-        .collect();
-    Check::Probe(Probe::Paths(paths))
 }
 
 #[cfg(test)]

@@ -235,6 +235,25 @@ fn without_required_marker_emptiness_is_confirmed_by_name() {
     ));
 }
 
+/// Consul 1.8 forgets a deletion after some 15 minutes; the index of the prefix, which was that of
+/// the deletion, falls to that of the newest key left.
+#[test]
+fn a_forgotten_deletion_is_no_restored_backup() {
+    let mut guard = settled();
+    let kept = [MARKER, ("canary", "drain")];
+    assert_eq!(guard.judge(default_read(8, &kept)), Verdict::Confirm);
+    assert_eq!(guard.judge(consistent_read(8, &kept)), Verdict::Unchanged);
+    assert_eq!(guard.last().unwrap().index, 10, "what was proven stays so");
+    assert_eq!(guard.next_mode(), Mode::Blocking(8));
+    assert_eq!(guard.judge(default_read(8, &kept)), Verdict::Unchanged);
+    let write = guard.judge(default_read(14, &[MARKER, ("canary", "maint")]));
+    assert_eq!(arrival(&write), Some(Arrival::Newer));
+    // A backup in which the keys are from before is one, at whatever index.
+    guard.judge(default_read(9, &kept));
+    let backup = guard.judge(consistent_read(9, &kept));
+    assert_eq!(arrival(&backup), Some(Arrival::Restored));
+}
+
 /// What a store may do to us, one step.
 #[derive(Clone, Debug)]
 enum Step {
