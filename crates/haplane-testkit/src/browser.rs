@@ -4,12 +4,14 @@
 //! zero byte), so it opens no port and needs no driver.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -73,6 +75,9 @@ impl Browser {
             .arg(Peer::Chromium.program())
             .args(FLAGS)
             .arg(format!("--user-data-dir={}", profile.path().display()))
+            // What it leaves for a later run lies in the profile, too, and goes with it.
+            .env("TMPDIR", profile.path())
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -258,8 +263,10 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its other processes end when the first one does.
-        self.child.kill().ok();
+        // Its other processes are in its group; one that lives on would fill the profile again.
+        if let Some(group) = Pid::from_raw(self.child.id().cast_signed()) {
+            kill_process_group(group, Signal::KILL).ok();
+        }
         self.child.wait().ok();
     }
 }

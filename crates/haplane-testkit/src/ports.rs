@@ -1,12 +1,10 @@
 //! Loopback ports that no other test has, also not in another test process.
 
 use std::fmt;
-use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::path::PathBuf;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
 use std::sync::atomic::{AtomicU16, Ordering};
-
-use rustix::fs::{FlockOperation, flock};
 
 /// The ports handed out. They end below Linux's ephemeral range (from 32768), so that a
 /// port is never taken by an outgoing connection between the reservation and the bind.
@@ -15,13 +13,13 @@ const COUNT: u16 = 12_000;
 
 /// A reserved port on `127.0.0.1`.
 ///
-/// The reservation is a lock on a file in the temporary folder that all test processes
-/// share. It lasts as long as this value, or the process: a peer may bind the port,
-/// die, and bind it again.
+/// The reservation is a name in Linux's abstract socket namespace, which all processes share
+/// and which leaves no file behind. It lasts as long as this value, or the process: a peer
+/// may bind the port, die, and bind it again.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    _lock: File,
+    _reservation: UnixListener,
 }
 
 impl Port {
@@ -30,17 +28,14 @@ impl Port {
         static NEXT: AtomicU16 = AtomicU16::new(0);
         // Each process starts elsewhere, so that they seldom meet.
         let start = u16::try_from(std::process::id().wrapping_mul(61) % u32::from(COUNT)).unwrap();
-        let folder = lock_folder();
         for _ in 0..COUNT {
             let offset = (u32::from(start) + u32::from(NEXT.fetch_add(1, Ordering::Relaxed)))
                 % u32::from(COUNT);
             let number = FIRST + u16::try_from(offset).unwrap();
-            let lock =
-                File::create(folder.join(number.to_string())).expect("a lock file for a port");
-            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() && is_free(number) {
+            if let Some(reservation) = reservation(number).filter(|_| is_free(number)) {
                 return Self {
                     number,
-                    _lock: lock,
+                    _reservation: reservation,
                 };
             }
         }
@@ -71,13 +66,9 @@ impl fmt::Display for Port {
     }
 }
 
-fn lock_folder() -> PathBuf {
-    let folder = std::env::temp_dir().join(format!(
-        "haplane-ports-{}",
-        rustix::process::getuid().as_raw()
-    ));
-    std::fs::create_dir_all(&folder).expect("a folder for the locks of ports");
-    folder
+fn reservation(number: u16) -> Option<UnixListener> {
+    let name = UnixAddress::from_abstract_name(format!("haplane-port-{number}")).ok()?;
+    UnixListener::bind_addr(&name).ok()
 }
 
 fn is_free(number: u16) -> bool {
