@@ -28,6 +28,7 @@ mod fleet;
 mod folder;
 mod guards;
 mod haproxy_rows;
+mod observed;
 mod observer_push;
 mod observer_site;
 mod observer_sockets;
