@@ -12,7 +12,7 @@ use crate::names::RowKey;
 
 mod records;
 
-use records::Record;
+use records::{Record, Records};
 
 /// Why a text is not a whole answer to `show stat`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -157,12 +157,12 @@ pub struct StatRow {
 ///
 /// Anything that is not a complete, understood answer: see [`StatError`]. Nothing is ever left out silently.
 pub fn read(text: &str) -> Result<Vec<StatRow>, StatError> {
-    let mut records = records::read(text)?.into_iter();
+    let mut records = Records::new(text);
     let header = match records.next() {
-        Some(record) => Header::from_record(&record)?,
+        Some(record) => Header::from_record(&record?)?,
         None => return Err(StatError::CutShort { line: 0 }),
     };
-    records.map(|record| header.read_row(&record)).collect()
+    records.map(|record| header.read_row(&record?)).collect()
 }
 
 /// Where each column stands.
@@ -172,18 +172,14 @@ struct Header {
 }
 
 impl Header {
-    fn from_record(record: &Record) -> Result<Self, StatError> {
-        let first = record
-            .fields
-            .first()
-            .map(String::as_str)
-            .unwrap_or_default();
+    fn from_record(record: &Record<'_>) -> Result<Self, StatError> {
+        let first = record.fields.first().map(AsRef::as_ref).unwrap_or_default();
         let Some(first) = first.strip_prefix("# ").filter(|name| *name == "pxname") else {
             return Err(StatError::Header {
                 found: records::shorten(first),
             });
         };
-        let rest = record.fields.iter().skip(1).map(String::as_str);
+        let rest = record.fields.iter().skip(1).map(AsRef::as_ref);
         let columns: HashMap<_, _> = std::iter::once(first)
             .chain(rest)
             .enumerate()
@@ -203,7 +199,7 @@ impl Header {
         })
     }
 
-    fn read_row(&self, record: &Record) -> Result<StatRow, StatError> {
+    fn read_row(&self, record: &Record<'_>) -> Result<StatRow, StatError> {
         if record.fields.len() != self.width {
             return Err(StatError::Fields {
                 line: record.line,
@@ -267,7 +263,7 @@ impl Header {
 /// One row together with the header that names its fields.
 struct Fields<'a> {
     header: &'a Header,
-    record: &'a Record,
+    record: &'a Record<'a>,
 }
 
 impl<'a> Fields<'a> {
@@ -276,7 +272,7 @@ impl<'a> Fields<'a> {
         let index = self.header.columns.get(column);
         index
             .and_then(|index| self.record.fields.get(*index))
-            .map(String::as_str)
+            .map(AsRef::as_ref)
             .unwrap_or_default()
     }
 

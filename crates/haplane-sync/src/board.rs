@@ -25,7 +25,7 @@ pub struct SlotView {
     /// Who sits in it.
     pub instance: Option<InstanceId>,
     /// Its last transitions, oldest first.
-    pub history: Vec<Transition>,
+    pub history: Arc<Vec<Transition>>,
     /// What HAProxy says of it.
     pub observed: haplane_core::slots::ObservedSlot,
 }
@@ -189,7 +189,7 @@ impl PoolStatus {
                 stage: memory.stage,
                 since: memory.since,
                 instance: memory.occupant.as_ref().map(|instance| instance.id.clone()),
-                history: memory.history.iter().cloned().collect(),
+                history: Arc::clone(&memory.history),
                 observed: slot.clone(),
             })
         };

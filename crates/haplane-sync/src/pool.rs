@@ -164,6 +164,7 @@ impl Pool {
             inner.guard.set_baseline(served);
             if let Some(first) = inner.first.take() {
                 inner.guard.offer(first, now);
+                inner.last_change = now;
             }
         }
         self.say_what_changed(None);

@@ -1,7 +1,8 @@
 //! What is remembered of one process's slots between two looks at it. HAProxy shows neither what a slot's agent check
 //! sends nor whom a slot is meant for; both are remembered here, and only what was acknowledged counts as known.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use haplane_haproxy::{AdminState, ServerName};
@@ -116,7 +117,7 @@ pub struct SlotMemory {
     failures: u32,
     retry_at: Moment,
     /// The last transitions, oldest first.
-    pub history: VecDeque<Transition>,
+    pub history: Arc<Vec<Transition>>,
 }
 
 impl SlotMemory {
@@ -132,7 +133,7 @@ impl SlotMemory {
             cut_at: None,
             failures: 0,
             retry_at: Moment::default(),
-            history: VecDeque::new(),
+            history: Arc::default(),
         }
     }
 
@@ -152,11 +153,13 @@ impl SlotMemory {
         }
         self.stage = stage;
         self.since = now;
-        if self.history.len() == HISTORY {
-            self.history.pop_front();
-        }
         let instance = self.occupant.as_ref().map(|instance| instance.id.clone());
-        self.history.push_back(Transition {
+        // Pages hold on to the history as it was when they last looked.
+        let history = Arc::make_mut(&mut self.history);
+        if history.len() == HISTORY {
+            history.remove(0);
+        }
+        history.push(Transition {
             at: now,
             stage,
             instance,

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::ops::Add;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use haplane_haproxy::{AdminState, BackendName, Percent, ServerName};
@@ -80,7 +81,7 @@ impl fmt::Display for Endpoint {
 
 /// The name under which discovery knows an instance; with the backend before it, the key of its desired state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct InstanceId(String);
+pub struct InstanceId(Arc<str>);
 
 /// Why a text cannot name an instance.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -125,7 +126,7 @@ impl FromStr for InstanceId {
                 id: text.to_owned(),
                 character,
             }),
-            None => Ok(Self(text.to_owned())),
+            None => Ok(Self(text.into())),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a slot sends with its agent check: the instance's key, its groups and its weight, or that it is free.
 
 use std::fmt;
+use std::sync::Arc;
 
 use haplane_haproxy::Percent;
 
@@ -15,7 +16,7 @@ const MAX_KEYS: usize = 16;
 
 /// The words of `agent-send` for one instance, without the line feed, which the Runtime API cannot carry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Words(String);
+pub struct Words(Arc<str>);
 
 impl Words {
     /// The words for `instance` in a slot whose configured weight is `configured_weight`.
@@ -43,7 +44,7 @@ impl Words {
             // A dynamic server's agent starts with health 0, which only `up` lifts (facts 7.3).
             words.push("@up".to_owned());
         }
-        Ok(Self(words.join(" ")))
+        Ok(Self(words.join(" ").into()))
     }
 
     /// The words as text.

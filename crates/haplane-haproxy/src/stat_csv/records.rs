@@ -1,42 +1,52 @@
 //! Lines and fields of HAProxy's CSV: commas between fields, and one after the last; a field with a comma, a quotation
 //! mark or a line end in it stands in quotation marks, those inside it doubled.
 
+use std::borrow::Cow;
+
 use super::StatError;
 
 /// One line of the text, taken apart; a quoted line end may stretch it over several.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct Record<'a> {
     pub(super) line: usize,
-    pub(super) fields: Vec<String>,
+    pub(super) fields: Vec<Cow<'a, str>>,
 }
 
-/// All records before the empty line that ends the answer.
-pub(super) fn read(text: &str) -> Result<Vec<Record>, StatError> {
-    let mut reader = Reader {
-        rest: text,
-        line: 1,
-    };
-    let mut records = Vec::new();
-    loop {
-        if reader.rest.is_empty() {
-            return Err(match records.first() {
-                Some(Record { fields, .. })
-                    if !fields.first().is_some_and(|name| name.starts_with("# ")) =>
-                {
-                    StatError::Header {
-                        found: shorten(&fields.join(",")),
-                    }
-                }
-                _ => StatError::CutShort { line: reader.line },
-            });
+/// The records before the empty line that ends the answer, one at a time: a record has up to 208 fields, and an answer
+/// up to tens of thousands of records.
+pub(super) struct Records<'a> {
+    reader: Reader<'a>,
+    ended: bool,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let rest = text.trim_start_matches('\n');
+        let line = 1 + text.len() - rest.len();
+        Self {
+            reader: Reader { rest, line },
+            ended: false,
         }
-        if reader.take('\n') {
-            if records.is_empty() {
-                continue;
-            }
-            return Ok(records);
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, StatError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended || self.reader.take('\n') {
+            self.ended = true;
+            return None;
         }
-        records.push(reader.record()?);
+        let record = if self.reader.rest.is_empty() {
+            Err(StatError::CutShort {
+                line: self.reader.line,
+            })
+        } else {
+            self.reader.record()
+        };
+        self.ended = record.is_err();
+        Some(record)
     }
 }
 
@@ -50,7 +60,7 @@ struct Reader<'a> {
     line: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     /// Takes `expected` away if it comes next.
     fn take(&mut self, expected: char) -> bool {
         let Some(rest) = self.rest.strip_prefix(expected) else {
@@ -62,14 +72,14 @@ impl Reader<'_> {
     }
 
     /// One record up to and with its line end. The comma that HAProxy writes after the last field ends no further field.
-    fn record(&mut self) -> Result<Record, StatError> {
+    fn record(&mut self) -> Result<Record<'a>, StatError> {
         let line = self.line;
         let mut fields = Vec::new();
         loop {
             fields.push(if self.rest.starts_with('"') {
-                self.quoted()?
+                Cow::Owned(self.quoted()?)
             } else {
-                self.plain()?
+                Cow::Borrowed(self.plain()?)
             });
             if self.take(',') && !self.rest.starts_with('\n') {
                 continue;
@@ -89,14 +99,14 @@ impl Reader<'_> {
         }
     }
 
-    fn plain(&mut self) -> Result<String, StatError> {
+    fn plain(&mut self) -> Result<&'a str, StatError> {
         let end = self
             .rest
             .find([',', '\n'])
             .ok_or(StatError::CutShort { line: self.line })?;
         let (field, rest) = self.rest.split_at(end);
         self.rest = rest;
-        Ok(field.to_owned())
+        Ok(field)
     }
 
     fn quoted(&mut self) -> Result<String, StatError> {
