@@ -116,7 +116,9 @@ impl Place<'_> {
         let due = self.surveyor.snapshot.map_or(record.answer, |snapshot| {
             resolve(&record.ask, snapshot, self.at, self.surveyor.policy).answer
         });
-        let said = AskedRow::new(&record, due).said(self.now);
+        let mut said = AskedRow::new(&record, due).said(self.now);
+        // HAProxy that share a row ask by one line: between two asks of each, the others ask too.
+        said.interval *= self.sharing(&record.row).max(1);
         let mut observed = Vec::new();
         let mut unseen = Vec::new();
         for haproxy in &self.haproxies {
@@ -152,6 +154,16 @@ impl Place<'_> {
             observed,
             old_sessions: None,
         }
+    }
+
+    /// How many HAProxy have this row.
+    fn sharing(&self, row: &str) -> u32 {
+        let has = |haproxy: &&Haproxy| {
+            let sighting = haproxy.present(self.now);
+            sighting.is_some_and(|sighting| sighting.rows.contains_key(row))
+        };
+        let sharing = self.haproxies.iter().filter(has).count();
+        u32::try_from(sharing).unwrap_or(u32::MAX)
     }
 
     /// Rows that HAProxy has and that never asked.

@@ -17,6 +17,7 @@ mod crowd;
 mod figures;
 mod floor;
 mod memory;
+mod observer;
 mod propagation;
 mod start;
 mod subject;
@@ -75,5 +76,10 @@ async fn measure() {
 
     heading("memory");
     memory::measure(&consul, &in_consul).await;
+
+    heading("the observer: looking at a real HAProxy 2.8 that asks every two seconds");
+    for rows in [919, 5_000] {
+        observer::measure(rows, &in_folder).await;
+    }
     figures::machine();
 }

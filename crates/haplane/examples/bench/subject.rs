@@ -30,6 +30,11 @@ pub(crate) struct Subject {
 impl Subject {
     /// An agent on this store.
     pub(crate) async fn on(store: &str) -> Self {
+        Self::with_flags(store, &[]).await
+    }
+
+    /// An agent on this store, with these flags.
+    pub(crate) async fn with_flags(store: &str, flags: &[&str]) -> Self {
         let store = store.to_owned();
         Self::start(move |port, http| {
             let mut command = Command::new(beside_this_program("haplane"));
@@ -44,6 +49,7 @@ impl Subject {
                 ])
                 .args(["--listen", &port.to_string()])
                 .args(["--http-listen", &http.to_string()])
+                .args(flags)
                 .env_clear();
             command
         })
@@ -98,16 +104,7 @@ impl Subject {
 
     /// The processor time that it has used, in seconds.
     pub(crate) fn cpu_seconds(&self) -> f64 {
-        let stat = self.proc("stat");
-        // The fields after the name in parentheses, which may hold anything: 14 and 15 of proc(5).
-        let fields = stat.rsplit(')').next().unwrap_or_default();
-        let ticks: f64 = fields
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .filter_map(|ticks| ticks.parse::<f64>().ok())
-            .sum();
-        ticks / 100.0
+        cpu_seconds_of(self.process.pid())
     }
 
     /// The memory that it holds, in KiB.
@@ -121,6 +118,20 @@ impl Subject {
     fn proc(&self, file: &str) -> String {
         std::fs::read_to_string(format!("/proc/{}/{file}", self.process.pid())).unwrap_or_default()
     }
+}
+
+/// The processor time that a process has used, in seconds.
+pub(crate) fn cpu_seconds_of(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The fields after the name in parentheses, which may hold anything: 14 and 15 of proc(5).
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: f64 = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|ticks| ticks.parse::<f64>().ok())
+        .sum();
+    ticks / 100.0
 }
 
 /// A program of the same build.
