@@ -143,64 +143,63 @@ impl HaproxyWatch {
         });
     }
 
+    /// What a good look leads to.
     async fn take(&mut self, look: Look, timing: &mut Timing) {
-        let socket = self.socket.path().display().to_string();
         let known = self.board.haproxy(self.index);
-        let before = known.as_ref().and_then(|known| known.sighting.clone());
-        let generation = self.generation(&look, before.as_deref());
+        self.succeeded(known.as_ref().and_then(|known| known.trouble.as_ref()));
+        let before = known.and_then(|known| known.sighting);
+        let before = before.as_deref();
+        let generation = self.generation(&look, before);
         if generation == Generation::New {
             timing.numbers = Instant::now();
             timing.quick_until = Instant::now() + QUICK_FOR;
         }
-        self.metrics.haproxy_up(&socket, true);
-        if let Some(trouble) = known.and_then(|known| known.trouble) {
-            tracing::info!(socket, since = %trouble.since, "HAProxy can be looked at again");
-        }
+        let of_this_process = before.filter(|_| generation == Generation::Same);
 
         let served = self.served.borrow().clone();
         let asked = asked_rows(&self.rows, &served.snapshot, self.policy, look.ended);
         let look = self.push(look, &asked, generation).await;
-        let known = before
-            .as_ref()
-            .filter(|_| generation == Generation::Same)
-            .and_then(|before| before.numbers.clone());
+        let known = of_this_process.and_then(|before| before.numbers.clone());
         let numbers = self.numbers(&look, known, timing).await;
-        let (memories, is_waiting) =
-            self.remember(&look, &asked, &served, before.as_deref(), generation);
+        let (memories, is_waiting) = self.remember(&look, &asked, &served, before, generation);
         if !is_waiting {
             timing.quick_until = Instant::now();
         }
-        let process = match &before {
-            Some(before) if generation == Generation::Same => look.process.since(&before.process),
-            _ => look.process,
-        };
-        let sighting = Arc::new(Sighting {
-            process,
+        let sighting = Sighting {
+            process: match of_this_process {
+                Some(before) => look.process.since(&before.process),
+                None => look.process,
+            },
             at: look.at,
             looked: look.started,
             rows: look.rows,
             numbers,
             memories,
-        });
+        };
         let somebody_waits = sighting.drains(&asked) && Instant::now() < timing.drains_until;
         if somebody_waits || sighting.outruns_numbers() {
             timing.numbers = timing.numbers.min(Instant::now() + NUMBERS_QUICKLY);
         }
         self.board.note(self.index, |known| {
-            known.sighting = Some(sighting);
+            known.sighting = Some(Arc::new(sighting));
             known.trouble = None;
         });
         self.forget_removed(&asked);
     }
 
-    /// Whether HAProxy was restarted or reloaded since the last look.
-    fn generation(&self, look: &Look, before: Option<&Sighting>) -> Generation {
-        let Some(before) = before else {
-            return Generation::New;
-        };
-        if look.process.is(&before.process) {
-            return Generation::Same;
+    fn succeeded(&self, trouble: Option<&Trouble>) {
+        let socket = self.socket.path().display().to_string();
+        self.metrics.haproxy_up(&socket, true);
+        if let Some(trouble) = trouble {
+            tracing::info!(socket, since = %trouble.since, "HAProxy can be looked at again");
         }
+    }
+
+    /// Whether HAProxy was restarted or reloaded since the last look; the first look cannot tell.
+    fn generation(&self, look: &Look, before: Option<&Sighting>) -> Generation {
+        let Some(before) = before.filter(|before| !look.process.is(&before.process)) else {
+            return Generation::Same;
+        };
         let socket = self.socket.path().display();
         let (old, new) = (before.process.pid, look.process.pid);
         tracing::info!(%socket, old, new, version = look.process.version, "HAProxy was restarted or reloaded");

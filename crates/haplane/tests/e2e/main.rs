@@ -29,6 +29,7 @@ mod folder;
 mod guards;
 mod haproxy_rows;
 mod observed;
+mod observer_proof;
 mod observer_push;
 mod observer_site;
 mod observer_sockets;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::agent_process::{Agent, Launch, PATIENCE};
-use crate::command::Haplane;
+use crate::command::{Haplane, Run};
 
 /// HAProxy asks five times a second in most tests; a row is silent after three half seconds, and a
 /// look is never more than two seconds away.
@@ -71,9 +71,14 @@ impl Site {
         self.link(name, &haproxy.user_socket());
     }
 
+    /// Runs `haplane` on its store.
+    pub(crate) fn haplane(&self, words: &[&str]) -> Run {
+        self.store.run(words)
+    }
+
     /// Writes a key.
     pub(crate) fn set(&self, key: &str, value: &str) {
-        self.store.run(&["set", key, value, "--force"]).exits(0);
+        self.haplane(&["set", key, value, "--force"]).exits(0);
     }
 
     /// One row of `/v1/rows`; `None` when there is none of this name.
