@@ -48,6 +48,8 @@ pub struct Common {
 pub enum Command {
     /// Run beside an HAProxy and answer its agent checks
     Agent(AgentOptions),
+    /// Test the whole way in production: flip a row of its own, time the proof
+    Heartbeat(HeartbeatOptions),
     /// Keep slots in line with service discovery
     Sync(SyncOptions),
     /// Who sits in which slot, since when and why; who has none

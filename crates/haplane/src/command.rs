@@ -8,6 +8,7 @@ pub mod completions;
 pub mod drain;
 pub mod enroll;
 pub mod forget;
+pub mod heartbeat;
 pub mod init;
 pub mod log;
 pub mod man;

@@ -138,6 +138,7 @@ async fn dispatch(session: &Session, command: &Command) -> Result<Report, Failur
         Command::Canary(options) => command::canary::run(session, options).await,
         Command::Status(options) => command::status::run(session, options).await,
         Command::Why(options) => command::why::run(session, options).await,
+        Command::Heartbeat(options) => command::heartbeat::run(session, options).await,
         Command::Ui(options) => command::ui::run(session, options).await,
         Command::Wait(options) => command::wait::run(session, options).await,
         Command::Log(options) => command::log::run(session, options).await,

@@ -21,7 +21,7 @@ const TASKS: [(&str, &[&str]); 5] = [
         "Check and prepare haproxy.cfg",
         &["audit", "enroll", "seed"],
     ),
-    ("Run beside HAProxy", &["agent", "sync"]),
+    ("Run beside HAProxy", &["agent", "sync", "heartbeat"]),
     ("Set up", &["init", "forget", "completions", "man"]),
 ];
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use clap::Args;
 
 use super::FleetOptions;
-use crate::command::ui;
+use crate::command::{heartbeat, ui};
 
 /// Options of `haplane ui`.
 #[derive(Debug, Args)]
@@ -16,6 +16,32 @@ pub struct UiOptions {
     /// Allow --ui-listen on an address that other machines reach
     #[arg(long)]
     pub ui_allow_remote: bool,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub fleet: FleetOptions,
+}
+
+/// Options of `haplane heartbeat`.
+#[derive(Debug, Args)]
+pub struct HeartbeatOptions {
+    /// The row to flip; its server line belongs in every haproxy.cfg and takes no traffic
+    #[arg(value_name = "ROW", default_value = heartbeat::ROW)]
+    pub row: String,
+    /// Between two beats
+    #[arg(long, value_name = "TIME", default_value = "1m")]
+    pub every: String,
+    /// How long to wait for the proof
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub timeout: String,
+    /// Beat once and end: 0 proven, 4 not
+    #[arg(long)]
+    pub once: bool,
+    /// Where its figures are, at /metrics
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = heartbeat::LISTEN)]
+    pub heartbeat_listen: SocketAddr,
+    /// Confirm, for environments that demand it
+    #[arg(long)]
+    pub yes: bool,
     /// Whom to ask.
     #[command(flatten)]
     pub fleet: FleetOptions,

@@ -16,6 +16,7 @@ mod checkout;
 #[path = "../it/command.rs"]
 mod command;
 mod fleet_page;
+mod heartbeat;
 mod kubernetes;
 mod node_page;
 mod packages;

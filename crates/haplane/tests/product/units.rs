@@ -53,3 +53,16 @@ fn systemd_understands_every_line_of_every_unit() {
         assert_eq!(said, "", "{unit}");
     }
 }
+
+/// What a unit starts, the program has.
+#[test]
+fn every_unit_starts_a_command_that_there_is() {
+    for unit in units() {
+        let text = text(&format!("packaging/systemd/{unit}"));
+        let started = text
+            .lines()
+            .find_map(|line| line.strip_prefix("ExecStart=/usr/bin/haplane "))
+            .unwrap_or_else(|| panic!("{unit} starts something else"));
+        succeed(Command::new(env!("CARGO_BIN_EXE_haplane")).args([started, "--help"]));
+    }
+}
