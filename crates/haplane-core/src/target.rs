@@ -142,9 +142,9 @@ impl Known {
     }
 
     /// Refuses keys that nobody asks for and the store does not have: most often a slip of the
-    /// finger, and then a drain that drains nothing.
+    /// finger, and then a drain that drains nothing. Before any row has asked, every key may be right.
     pub fn refuse_unknown(&self, keys: &[Key]) -> Result<(), TargetError> {
-        if !self.rows_are_known {
+        if !self.rows_are_known || self.rows.is_empty() {
             return Ok(());
         }
         let asked: BTreeSet<&Key> = self.rows.values().flatten().collect();

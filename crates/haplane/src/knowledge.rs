@@ -11,7 +11,7 @@ use haplane_core::{Desired, Key, Snapshot};
 use crate::cli::FleetOptions;
 use crate::exit::Failure;
 use crate::fleet::answers::RowAnswer;
-use crate::fleet::{Census, Depth, Fleet, Node, rows_of_files};
+use crate::fleet::{Census, Depth, Fleet, Missing, Node, rows_of_files};
 use crate::session::{Session, stored_names};
 
 /// What agents and configurations say.
@@ -60,16 +60,17 @@ impl Knowledge {
     /// Says whom nobody could ask: what follows is said without them.
     pub fn tell_absent(&self, session: &Session) {
         let absent = &self.census.absent;
+        let output = &session.output;
         if self.known.rows_are_known || absent.len() > 1 {
-            for one in absent {
-                let one = one.absentee();
-                session.output.warn(&format!("{}: {}", one.node, one.why));
+            for one in absent.iter().map(Missing::absentee) {
+                output.warn(&format!("{}: {}", one.node, one.why));
             }
         } else if let Some(one) = absent.first() {
-            session.output.warn(&format!(
-                "no agent can be asked, so no row is known: {}",
-                one.why
-            ));
+            let why = &one.why;
+            output.warn(&format!("no agent can be asked, so no row is known: {why}"));
+        }
+        if self.known.rows_are_known && self.known.rows.is_empty() {
+            output.warn("no HAProxy has asked yet, so no row is known");
         }
     }
 
