@@ -46,6 +46,7 @@ pub fn registration(node: &str, version: &str, http: SocketAddr) -> Registration
             url: format!("http://{probed}/readyz"),
             interval: "10s".to_owned(),
             timeout: "2s".to_owned(),
+            deregister_critical_service_after: "24h".to_owned(),
         },
     }
 }

@@ -32,8 +32,7 @@ pub struct Registration {
     pub check: HttpCheck,
 }
 
-/// A check that Consul makes by HTTP: 2xx is passing. Consul never drops the service because of it: an
-/// agent that was stopped has to be missed, not forgotten.
+/// A check that Consul makes by HTTP: 2xx is passing.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct HttpCheck {
@@ -44,6 +43,8 @@ pub struct HttpCheck {
     pub interval: String,
     /// How long an answer may take.
     pub timeout: String,
+    /// When Consul drops the service if it stays critical, such as `24h`.
+    pub deregister_critical_service_after: String,
 }
 
 /// One registered instance of a service.

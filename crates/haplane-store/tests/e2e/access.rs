@@ -40,6 +40,7 @@ fn registration() -> Registration {
             url: "http://127.0.0.1:1/readyz".into(),
             interval: "1s".into(),
             timeout: "1s".into(),
+            deregister_critical_service_after: "24h".into(),
         },
     }
 }
