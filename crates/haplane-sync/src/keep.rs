@@ -188,7 +188,8 @@ impl Keeper {
         }
     }
 
-    /// Once nothing is left to do and nobody is on the way in, the last change of the list has arrived.
+    /// Once nothing is left to do, and nobody is on the way in or waits for a slot that is on its way to being free, the
+    /// last change of the list has arrived.
     fn note_arrival(&mut self, pool: &Pool, round: &Round) {
         let change = pool.standing().last_change;
         let filling = self
@@ -196,7 +197,8 @@ impl Keeper {
             .memory(pool)
             .is_some_and(|memory| memory.slots().any(|(_, slot)| slot.stage == Stage::Filling));
         let arrived = self.arrived.entry(pool.settings.name.clone()).or_default();
-        if round.plan.is_empty() && !filling && change > *arrived {
+        let waits = !round.plan.homeless.is_empty() && round.plan.under_way;
+        if round.plan.is_empty() && !filling && !waits && change > *arrived {
             *arrived = change;
             self.metrics.propagated(self.board.clock.ago(change));
         }
