@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::board::{Board, PoolStatus};
 use crate::metrics::Metrics;
+use crate::observe::ObserveError;
 use crate::once::by_backend;
 use crate::pool::Pool;
 use crate::process::{Process, Round, RoundError};
@@ -107,6 +108,7 @@ impl Keeper {
         for pools in backends {
             let backend = match self.process.look(&socket, pools).await {
                 Ok(backend) => backend,
+                Err(RoundError::Observe(ObserveError::Stopping { .. })) => return Turn::UnderWay,
                 Err(error) if is_about_the_socket(&error) => {
                     self.whole_process_failed(&error);
                     return Turn::Calm;
@@ -259,10 +261,7 @@ impl Keeper {
 }
 
 fn is_about_the_socket(error: &RoundError) -> bool {
-    matches!(
-        error,
-        RoundError::Observe(crate::observe::ObserveError::Socket(_))
-    )
+    matches!(error, RoundError::Observe(ObserveError::Socket(_)))
 }
 
 /// The whole story in one line.

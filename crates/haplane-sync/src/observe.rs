@@ -30,6 +30,12 @@ pub enum ObserveError {
         /// The beginning of the answer.
         text: String,
     },
+    /// A reload is under way.
+    #[error("process {pid} is on its way out; the next one will be looked at")]
+    Stopping {
+        /// The old process.
+        pid: u32,
+    },
     /// `show info` is not understood.
     #[error(transparent)]
     Info(#[from] InfoError),
@@ -91,6 +97,9 @@ pub async fn observe(
     let parts = split(&text, questions.len())?;
     let mut parts = parts.into_iter();
     let info = show_info::read(parts.next().unwrap_or_default())?;
+    if info.stopping {
+        return Err(ObserveError::Stopping { pid: info.pid });
+    }
     let rows = server_state::read_answer(parts.next().unwrap_or_default())?;
     let stats = parts
         .next()

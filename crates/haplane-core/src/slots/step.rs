@@ -163,12 +163,12 @@ impl Step {
                 vec![Action::Add(address, port.get(), parameters.clone())]
             }
             Kind::Open {
+                instance,
                 words,
                 agent,
                 weight,
                 check,
                 dynamic,
-                ..
             } => {
                 let mut actions = Vec::new();
                 if *dynamic && *check {
@@ -180,6 +180,12 @@ impl Step {
                     opening.weight
                 };
                 actions.extend(share.map(Action::Weight));
+                if !*dynamic {
+                    // Read back already; but after a reload in this moment another process takes the commands, whose
+                    // slot is in maintenance at its placeholder.
+                    let Endpoint { address, port } = instance.endpoint;
+                    actions.push(Action::Address(address, port.get()));
+                }
                 actions.extend(enter(opening.admin, *check));
                 actions.extend(speak(words.as_ref(), *agent));
                 actions

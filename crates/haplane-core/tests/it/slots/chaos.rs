@@ -421,6 +421,10 @@ impl Chaos {
             .chain(plan.refused.iter().map(|i| &i.id));
         self.memory.note_waiting(waiting, self.now);
         self.who_is_served_stays(&observed, &plan);
+        if self.rough.restarts && self.rng.u8(0..40) == 0 {
+            // In the very moment between the plan and its steps.
+            self.restart();
+        }
         for planned in plan.steps() {
             self.take(planned);
         }
@@ -520,6 +524,10 @@ impl Chaos {
                 self.opened_ready.remove(server);
                 self.excused.remove(server);
             }
+            // Told to leave: what a late answer opens now is its old address, and is closed at the next look.
+            Action::State(AdminState::Maint) => {
+                self.opened_ready.remove(server);
+            }
             Action::Delete => {
                 self.asks.remove(server);
                 self.world.sends.remove(server);
@@ -530,19 +538,26 @@ impl Chaos {
 
     /// No request meets an endpoint before its first passed check.
     fn check_opened(&mut self, planned: &Planned) {
-        let slot = self
-            .world
-            .slots
-            .iter()
-            .find(|slot| slot.server == planned.step.slot);
-        if planned.step.kind.as_str() == "open"
-            && let Some(slot) = slot
-            && slot.admin == AdminState::Ready
-            && slot.health == Health::Up
-            && !self.verified.contains(&slot.server)
-        {
-            self.fail(&format!("{} was opened unchecked", slot.server));
+        let opened = &planned.step.slot;
+        let slot = self.world.slots.iter().find(|slot| slot.server == *opened);
+        let Some(slot) = slot.filter(|slot| slot.admin == AdminState::Ready) else {
+            return;
+        };
+        if planned.step.kind.as_str() != "open" {
+            return;
         }
+        let meant = planned
+            .step
+            .kind
+            .instance()
+            .map(|instance| instance.endpoint);
+        if slot.endpoint != meant {
+            self.fail(&format!("{opened} was opened at {:?}", slot.endpoint));
+        }
+        if slot.health == Health::Up && !self.verified.contains(opened) {
+            self.fail(&format!("{opened} was opened unchecked"));
+        }
+        self.opened_ready.insert(opened.clone());
     }
 
     fn one_slot_for_each_instance(&self) {
