@@ -41,7 +41,7 @@ async fn of(name: &str, subject: &Subject) {
     durations(&format!("{name}: one ask"), &Durations::new(took));
 }
 
-/// Asks until the end, one after the other, as HAProxy does: connects, sends, reads the line.
+/// Asks until the end, one after the other.
 fn asks(address: SocketAddr, client: usize, until: Instant) -> Vec<Duration> {
     let words = format!("web/server-{client} canary\n");
     let mut took = Vec::new();
@@ -54,7 +54,8 @@ fn asks(address: SocketAddr, client: usize, until: Instant) -> Vec<Duration> {
     took
 }
 
-fn ask(address: SocketAddr, words: &[u8]) -> std::io::Result<()> {
+/// One ask, on this thread: connects, sends, and reads until the line is there.
+pub(crate) fn ask(address: SocketAddr, words: &[u8]) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(words)?;
     let mut answer = [0; 64];

@@ -1,89 +1,96 @@
-//! A good client among thousands that are silent or send a byte now and then.
+//! A good client among thousands that are silent, or send a byte now and then.
 //!
 //! The agent ends each of them after a second, and they come back at once: so this is also some
-//! thousands of connections a second, by this program, on the same cores.
+//! thousands of connections a second, made by another process on the same cores.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use haplane_testkit::agent_peer::ask;
+use haplane_testkit::process::Process;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 
+use crate::answers::ask;
 use crate::figures::{Durations, durations, line};
-use crate::subject::Subject;
+use crate::subject::{Subject, this_program};
 
-const CROWD: usize = 4_000;
+const CROWD: u32 = 4_000;
 const LASTING: Duration = Duration::from_secs(6);
 /// Between two asks of the good client.
 const PAUSE: Duration = Duration::from_millis(5);
+/// An ask without an answer counts as long as HAProxy would wait.
+const UNANSWERED: Duration = Duration::from_secs(2);
+/// Between two bytes of a slow client.
+const SLOW: Duration = Duration::from_millis(400);
 
 /// Measures the good client alone, then in the crowd.
 pub(crate) async fn measure(agent: &Subject) {
     durations("alone", &good_client(agent.address()).await);
-    let (cpu, begun) = (agent.cpu_seconds(), Instant::now());
-    let mut crowd = JoinSet::new();
-    for number in 0..CROWD {
-        crowd.spawn(bad_client(agent.address(), number));
-    }
-    let mut open = 0;
-    while open < CROWD * 9 / 10 && begun.elapsed() < LASTING {
-        open = open_files(agent).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let crowd = this_program("crowd", agent.address());
+    let crowd = Process::spawn("the crowd", crowd, &folder.path().join("log"));
+    let begun = Instant::now();
+    let mut open = agent.open_files();
+    while open < 3_900 && begun.elapsed() < LASTING {
         tokio::time::sleep(Duration::from_millis(20)).await;
+        open = agent.open_files();
     }
-    durations(
-        &format!("with {open} files open in the agent"),
-        &good_client(agent.address()).await,
-    );
+    let (cpu, begun) = (agent.cpu_seconds(), Instant::now());
+    let floor = Subject::floor().await;
+    let (among, beside) = tokio::join!(good_client(agent.address()), good_client(floor.address()));
     let share = (agent.cpu_seconds() - cpu) / begun.elapsed().as_secs_f64();
+    durations(&format!("with {open} files open in the agent"), &among);
+    // What the crowd's own work on these cores costs a program that has no crowd to serve.
+    durations("the floor, without a crowd, meanwhile", &beside);
     line(
         "the agent's share of a core meanwhile",
         format!("{:.0} %", share * 100.0),
     );
     line("its memory", format!("{} KiB", agent.resident_kib()));
-    crowd.shutdown().await;
+    drop(crowd);
 }
 
 async fn good_client(agent: SocketAddr) -> Durations {
-    let (mut took, begun) = (Vec::new(), Instant::now());
-    while begun.elapsed() < LASTING {
-        let asked = Instant::now();
-        let answered = ask(agent, b"web/a canary\n").await;
-        // An ask without an answer is as long as HAProxy would wait.
-        let lasted = if answered.is_ok_and(|line| !line.is_empty()) {
-            asked.elapsed()
-        } else {
-            Duration::from_secs(2)
-        };
-        took.push(lasted);
-        tokio::time::sleep(PAUSE).await;
-    }
-    Durations::new(took)
+    // On a thread of its own, that the runtime's tasks do not delay.
+    let asks = tokio::task::spawn_blocking(move || {
+        let (mut took, begun) = (Vec::new(), Instant::now());
+        while begun.elapsed() < LASTING {
+            let asked = Instant::now();
+            let answered = ask(agent, b"web/a canary\n");
+            took.push(answered.map_or(UNANSWERED, |()| asked.elapsed()));
+            std::thread::sleep(PAUSE);
+        }
+        Durations::new(took)
+    });
+    asks.await.expect("the good client")
 }
 
-/// Connects and says nothing, or a byte each 100 ms, until it is thrown out; then comes back.
-async fn bad_client(agent: SocketAddr, number: usize) {
+/// The crowd, for as long as the process lives.
+pub(crate) async fn come_and_stay(address: &str) {
+    let agent: SocketAddr = address.parse().expect("an address");
+    let clients: Vec<_> = (0..CROWD)
+        .map(|number| tokio::spawn(bad_client(agent, number)))
+        .collect();
+    for client in clients {
+        // None of them ends.
+        drop(client.await);
+    }
+}
+
+/// Connects in its turn within a second, and says nothing, or a byte now and then, until it is thrown out; then comes back.
+async fn bad_client(agent: SocketAddr, number: u32) {
+    let is_slow = number % 2 == 1;
+    tokio::time::sleep(Duration::from_secs(1) * number / CROWD).await;
     loop {
         if let Ok(mut stream) = TcpStream::connect(agent).await {
             let mut nothing = [0; 16];
-            let is_slow = number % 2 == 1;
             while !is_slow || stream.write_all(b"w").await.is_ok() {
-                let closed =
-                    tokio::time::timeout(Duration::from_millis(100), stream.read(&mut nothing));
-                if closed.await.is_ok() {
+                let closed = stream.read(&mut nothing);
+                if tokio::time::timeout(SLOW, closed).await.is_ok() {
                     break;
                 }
             }
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-}
-
-async fn open_files(agent: &Subject) -> usize {
-    let page = agent.page("/metrics").await.unwrap_or_default();
-    let line = page
-        .lines()
-        .find_map(|line| line.strip_prefix("process_open_fds "));
-    line.and_then(|number| number.parse().ok()).unwrap_or(0)
 }

@@ -28,13 +28,19 @@ use crate::figures::heading;
 use crate::subject::Subject;
 
 fn main() {
-    // The peer is this program again, as a process of its own, so that its processor time can be read.
-    if let Some(address) = std::env::args().nth(1).filter(|word| word != "--bench") {
-        return floor::answer(&address);
-    }
     haplane_daemon::limits::raise_open_files();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    // Its own peers are this program again, each a process whose processor time is its own.
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["floor", address] => floor::answer(address),
+        ["crowd", address] => run(crowd::come_and_stay(address)),
+        _ => run(measure()),
+    }
+}
+
+fn run(work: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(measure());
+    runtime.block_on(work);
 }
 
 async fn measure() {

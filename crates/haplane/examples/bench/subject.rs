@@ -58,12 +58,7 @@ impl Subject {
 
     /// The peer.
     pub(crate) async fn floor() -> Self {
-        Self::start(|port, _| {
-            let mut command = Command::new(std::env::current_exe().expect("this program"));
-            command.arg(port.to_string());
-            command
-        })
-        .await
+        Self::start(|port, _| this_program("floor", port)).await
     }
 
     async fn start(command: impl FnOnce(SocketAddr, SocketAddr) -> Command) -> Self {
@@ -115,6 +110,12 @@ impl Subject {
         number.and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
+    /// How many files and connections it has open.
+    pub(crate) fn open_files(&self) -> usize {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.process.pid()));
+        files.map_or(0, Iterator::count)
+    }
+
     fn proc(&self, file: &str) -> String {
         std::fs::read_to_string(format!("/proc/{}/{file}", self.process.pid())).unwrap_or_default()
     }
@@ -132,6 +133,13 @@ pub(crate) fn cpu_seconds_of(pid: u32) -> f64 {
         .filter_map(|ticks| ticks.parse::<f64>().ok())
         .sum();
     ticks / 100.0
+}
+
+/// This program in another role, beside whoever is at this address.
+pub(crate) fn this_program(role: &str, address: SocketAddr) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.arg(role).arg(address.to_string());
+    command
 }
 
 /// A program of the same build.
