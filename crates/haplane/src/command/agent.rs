@@ -1,7 +1,5 @@
 //! `haplane agent`: the daemon beside an HAProxy.
 
-use std::fmt::Write as _;
-
 use haplane_agent::AgentError;
 use haplane_daemon::Settings;
 use haplane_daemon::config_file::Effective;
@@ -72,18 +70,63 @@ impl From<AgentError> for Failure {
 
 /// The configuration as a TOML file that can be used, each line with where its value comes from.
 pub(super) fn printed(effective: &[Effective]) -> String {
-    let mut text = String::new();
-    let mut section = "";
+    // A key behind a heading belongs to that table: the top of the file comes first, and each table
+    // is written once, in the order in which they were read.
+    let mut tables: Vec<(&str, String)> = vec![("", String::new())];
     for one in effective {
-        let (path, key) = one.key.rsplit_once('.').unwrap_or(("", &one.key));
-        if path != section {
-            // Writing to a String cannot fail.
-            let list = path.split_once('[').map(|(name, _)| format!("[[{name}]]"));
-            let _ = writeln!(text, "\n{}", list.unwrap_or_else(|| format!("[{path}]")));
-            section = path;
-        }
+        let (table, key) = one.key.rsplit_once('.').unwrap_or(("", &one.key));
         let assignment = format!("{key} = {}", one.value);
-        let _ = writeln!(text, "{assignment:<48} # {}", one.origin);
+        let line = format!("{assignment:<48} # {}\n", one.origin);
+        match tables.iter_mut().find(|(name, _)| *name == table) {
+            Some((_, lines)) => lines.push_str(&line),
+            None => tables.push((table, format!("\n{}\n{line}", heading(table)))),
+        }
     }
-    text
+    tables.into_iter().map(|(_, lines)| lines).collect()
+}
+
+/// `[agent]`, or `[[pool]]` for one of a list.
+fn heading(table: &str) -> String {
+    match table.split_once('[') {
+        Some((list, _)) => format!("[[{list}]]"),
+        None => format!("[{table}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haplane_daemon::Document;
+
+    use super::*;
+
+    fn effective(text: &str) -> Vec<Effective> {
+        let document = Document::parse("haplane.toml", text, Vec::new());
+        assert!(Settings::read(&document, |_| None).is_some());
+        document.finish().unwrap();
+        document.effective()
+    }
+
+    #[test]
+    fn what_is_printed_is_a_configuration_that_says_the_same() {
+        let text = r#"
+store = "consul:http://127.0.0.1:8500"
+node = "lb-01"
+[consul]
+token_file = "/etc/haplane/\"token\""
+datacenter = "dc1"
+[haproxy]
+socket = ["/run/a.sock", "/run/b.sock"]
+[env.gprd]
+confirm = true
+[env.gprd.consul]
+ca_file = "/etc/ca.pem"
+"#;
+        let values = |effective: Vec<Effective>| {
+            let pairs = effective.into_iter().map(|one| (one.key, one.value));
+            pairs.collect::<std::collections::BTreeMap<_, _>>()
+        };
+        let first = effective(text);
+        let again = effective(&printed(&first));
+        assert_eq!(values(first), values(again));
+    }
 }
