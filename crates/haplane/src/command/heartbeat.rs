@@ -162,7 +162,7 @@ impl Heart<'_> {
         let message = if waited.converged {
             format!(
                 "no HAProxy asks for {}: give every haproxy.cfg the heartbeat's server line \
-                 (docs/operating.md), or name another row",
+                 (docs/alerts.md), or name another row",
                 self.key
             )
         } else {

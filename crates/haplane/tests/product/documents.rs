@@ -1,0 +1,260 @@
+//! The documents against the program: links, metrics, alerts, the dashboard, every command typed.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use haplane_testkit::agent_peer::ask;
+use haplane_testkit::eventually::eventually;
+use haplane_testkit::haproxy::{Config, Haproxy, Version};
+use haplane_testkit::http::{Request, Target};
+use haplane_testkit::ports::Port;
+use haplane_testkit::process::Process;
+
+use crate::agent::{Agent, Folder};
+use crate::checkout::{files, metric_names, path, succeed, text};
+
+/// Every page, by its path in the repository.
+fn pages() -> Vec<String> {
+    let folders = ["", "docs/", "docs/adr/", "docs/rules/", "docs/runbooks/"];
+    let names = |folder: &'static str| {
+        let all = files(if folder.is_empty() { "." } else { folder }, ".md");
+        all.into_iter().map(move |name| format!("{folder}{name}"))
+    };
+    folders.into_iter().flat_map(names).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    for page in pages() {
+        let folder = Path::new(&page).parent().unwrap().to_owned();
+        for target in text(&page).split("](").skip(1) {
+            let target = target.split([')', '#', ' ']).next().unwrap();
+            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let linked = path(folder.join(target).to_str().unwrap());
+            assert!(
+                linked.exists(),
+                "{page} links to {target}, which is not there"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_index_names_every_page() {
+    let index = text("docs/README.md");
+    for page in files("docs", ".md") {
+        if page != "README.md" {
+            let link = format!("({page})");
+            assert!(index.contains(&link), "docs/README.md does not name {page}");
+        }
+    }
+}
+
+/// The lines of all fenced blocks that run haplane, without prompt, comment and what follows a pipe.
+fn commands(page: &str) -> Vec<String> {
+    let text = text(page);
+    let fenced = text.split("```").skip(1).step_by(2);
+    fenced
+        .flat_map(str::lines)
+        .map(|line| {
+            line.trim_start_matches("$ ")
+                .trim_start_matches("SUDO_USER=\"$CHAT_USER\" ")
+        })
+        .filter(|line| line.starts_with("haplane "))
+        .map(|line| {
+            let end = [" #", " |", " >", " &&", ";", "  "]
+                .iter()
+                .filter_map(|mark| line.find(mark))
+                .min();
+            line[..end.unwrap_or(line.len())].to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn every_command_in_them_is_one_with_the_flags_it_is_given() {
+    let program = haplane::cli::command();
+    let global: BTreeSet<String> = longs(&program).collect();
+    let mut seen = 0;
+    for page in pages() {
+        for command in commands(&page) {
+            let words: Vec<&str> = command
+                .split_whitespace()
+                .skip(1)
+                .map(|word| word.trim_matches(['[', ']', '\'', '"']))
+                .collect();
+            let Some(sub) = words.iter().find_map(|word| program.find_subcommand(word)) else {
+                assert!(
+                    words.iter().all(|word| word.starts_with('-')),
+                    "{page}: no such command: {command}"
+                );
+                continue;
+            };
+            let flags: BTreeSet<String> = longs(sub)
+                .chain(sub.get_subcommands().flat_map(longs))
+                .chain(global.iter().cloned())
+                .collect();
+            for flag in words.iter().filter_map(|word| word.strip_prefix("--")) {
+                let flag = flag.split('=').next().unwrap();
+                assert!(flags.contains(flag), "{page}: no flag --{flag}: {command}");
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "only {seen} commands found");
+}
+
+fn longs(command: &clap::Command) -> impl Iterator<Item = String> + '_ {
+    command
+        .get_arguments()
+        .filter_map(clap::Arg::get_long)
+        .map(str::to_owned)
+        .chain(["help".to_owned(), "version".to_owned()])
+}
+
+/// The metrics that docs/metrics.md lists.
+fn documented() -> BTreeSet<String> {
+    text("docs/metrics.md")
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `haplane_"))
+        .map(|rest| format!("haplane_{}", rest.split('`').next().unwrap()))
+        .collect()
+}
+
+/// The metrics of a page, by the names that their samples have.
+fn served(page: &str) -> BTreeSet<String> {
+    page.lines()
+        .filter_map(|line| line.strip_prefix("# TYPE haplane_"))
+        .map(|rest| match rest.split_once(' ').unwrap() {
+            (name, "counter") => format!("haplane_{name}_total"),
+            (name, "info") => format!("haplane_{name}_info"),
+            (name, _) => format!("haplane_{name}"),
+        })
+        .collect()
+}
+
+/// Not there before something has happened, as their lines in the page say.
+const LATER: [&str; 2] = [
+    "haplane_sync_source_failures",
+    "haplane_sync_time_to_full_seconds",
+];
+
+#[tokio::test]
+async fn the_page_of_metrics_and_the_programs_agree() {
+    let folder = Folder::new();
+    let haplane = folder.haplane();
+    let haproxy = Haproxy::start(
+        Version::V28,
+        Config::new(
+            "defaults\n mode http\n timeout connect 1s\n timeout client 5s\n timeout server 5s\n\
+             backend web\n server-template web- 1-3 127.0.0.1:1 disabled\n",
+        ),
+    )
+    .await;
+    let socket = haproxy.admin_socket().display().to_string();
+
+    let observing = haplane.with("HAPLANE_HAPROXY_SOCKET", &socket);
+    let agent = Agent::start(&observing).await;
+    ask(agent.checks.address(), b"@nonsense\n").await.ok();
+
+    let (sync_port, heartbeat_port) = (Port::reserve(), Port::reserve());
+    let own = tempfile::tempdir().unwrap();
+    let (hosts, toml) = (own.path().join("hosts"), own.path().join("haplane.toml"));
+    std::fs::write(&hosts, "127.0.0.1:8080\n").unwrap();
+    let configuration = format!(
+        "[sync]\nsocket = {socket:?}\nhttp = \"{}\"\nagent = \"\"\n\
+         [[pool]]\nname = \"web\"\nbackend = \"web\"\nsource = \"file:{}\"\nslots = \"web-\"\n",
+        sync_port.address(),
+        hosts.display()
+    );
+    std::fs::write(&toml, configuration).unwrap();
+    let command = haplane.command(&["sync", "--config", toml.to_str().unwrap()]);
+    let _sync = Process::spawn("haplane sync", command, &own.path().join("sync.log"));
+    let agents = agent.page().trim_end_matches('/').to_owned();
+    let listen = heartbeat_port.address().to_string();
+    let command = haplane.command(&[
+        "heartbeat",
+        "--heartbeat-listen",
+        &listen,
+        "--agents",
+        &agents,
+    ]);
+    let _heart = Process::spawn("haplane heartbeat", command, &own.path().join("heart.log"));
+
+    let targets =
+        [&agent.http, &sync_port, &heartbeat_port].map(|port| Target::Tcp(port.address()));
+    let mut expected = documented();
+    for later in LATER {
+        assert!(expected.remove(later), "{later} is documented");
+    }
+    eventually("all metrics", Duration::from_secs(20), async || {
+        let mut found = BTreeSet::new();
+        for target in &targets {
+            let page = Request::get("/metrics").send(target).await;
+            found.extend(served(&page.map_err(|error| error.to_string())?.text()));
+        }
+        let found: BTreeSet<_> = found
+            .into_iter()
+            .filter(|name| !LATER.contains(&name.as_str()))
+            .collect();
+        let differ: Vec<_> = found.symmetric_difference(&expected).collect();
+        if differ.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("only served, or only documented: {differ:?}"))
+        }
+    })
+    .await;
+}
+
+/// Words that look like metrics and are labels or names of other things.
+fn is_metric(name: &str) -> bool {
+    !matches!(name, "haplane_agent" | "haplane_sync" | "haplane_heartbeat")
+}
+
+#[test]
+fn alerts_and_dashboard_use_metrics_that_there_are() {
+    let documented = documented();
+    let mut users = vec!["packaging/grafana/haplane.json".to_owned()];
+    users.extend(
+        files("alerts", ".rules.yml")
+            .iter()
+            .map(|file| format!("alerts/{file}")),
+    );
+    for user in users {
+        for metric in metric_names(&text(&user))
+            .iter()
+            .filter(|name| is_metric(name))
+        {
+            let metric = metric.trim_end_matches("_bucket");
+            assert!(documented.contains(metric), "{user} uses {metric}");
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_is_what_its_code_makes() {
+    let made = succeed(&mut Command::new(path("scripts/grafana")));
+    assert_eq!(
+        made,
+        text("packaging/grafana/haplane.json"),
+        "run: scripts/grafana > packaging/grafana/haplane.json"
+    );
+}
+
+#[test]
+fn the_page_of_alerts_names_each_alert_once() {
+    let page = text("docs/alerts.md");
+    for runbook in files("docs/runbooks", ".md") {
+        let link = format!("](runbooks/{runbook})");
+        assert_eq!(
+            page.matches(&link).count(),
+            1,
+            "docs/alerts.md and {runbook}"
+        );
+    }
+}
