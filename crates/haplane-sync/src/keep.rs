@@ -130,7 +130,12 @@ impl Keeper {
                 let began = Instant::now();
                 match self.process.round(&socket, &backend, pool).await {
                     Ok(round) => turn = turn.max(self.note(pool, &round, began)),
-                    Err(error) => self.failed(&pool.settings.name, &error),
+                    Err(error) => {
+                        if matches!(error, RoundError::NoList) {
+                            turn = turn.max(Turn::UnderWay);
+                        }
+                        self.failed(&pool.settings.name, &error);
+                    }
                 }
             }
         }

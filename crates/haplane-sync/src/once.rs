@@ -58,7 +58,13 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub async fn run(settings: &SyncSettings, deed: Deed, accept: &[String]) -> Vec<PoolReport> {
     let clock = Clock::start();
     let changed = Arc::new(watch::Sender::new(0));
-    let one = |pool| Arc::new(Pool::new(pool, Arc::clone(&changed)));
+    let one = |pool| {
+        Arc::new(Pool::new(
+            pool,
+            settings.sockets.len(),
+            Arc::clone(&changed),
+        ))
+    };
     let pools: Vec<Arc<Pool>> = settings.pools.iter().cloned().map(one).collect();
     let client = Client::new(settings.consul.clone());
     for pool in &pools {
@@ -147,8 +153,13 @@ async fn plan_one(
     report: &mut PoolReport,
 ) -> Result<(), RoundError> {
     let socket = process.socket().await?;
-    let backend = process.look(&socket, std::slice::from_ref(pool)).await?;
-    let foreseen = process.foresee(&backend, pool).await?;
+    let foreseen = loop {
+        let backend = process.look(&socket, std::slice::from_ref(pool)).await?;
+        match process.foresee(&backend, pool).await {
+            Err(RoundError::NoList) if pool.waits_for_others() => tokio::time::sleep(PAUSE).await,
+            foreseen => break foreseen?,
+        }
+    };
     report.steps = foreseen
         .steps
         .into_iter()
@@ -169,11 +180,17 @@ async fn apply_one(
         let socket = process.socket().await?;
         let backend = process.look(&socket, std::slice::from_ref(pool)).await?;
         let observed = backend.of(&pool.settings);
-        pool.learn_baseline(served(&observed), process.now());
+        pool.learn_baseline(process.path(), served(&observed), process.now());
         if accept && pool.confirm(None).is_ok() {
             accept = false;
         }
-        let round = process.round(&socket, &backend, pool).await?;
+        let round = match process.round(&socket, &backend, pool).await {
+            Err(RoundError::NoList) if pool.waits_for_others() => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            round => round?,
+        };
         let told = round
             .taken
             .into_iter()

@@ -1,7 +1,8 @@
 //! One pool: its source's guard, who flaps, how it grows, and what shall be served now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use haplane_core::slots::flap::{Flap, Flaps};
 use haplane_core::slots::forecast::Trend;
@@ -9,14 +10,19 @@ use haplane_core::slots::hold::{ConfirmError, Guard, Held};
 use haplane_core::slots::{Endpoint, Instance, InstanceId, Moment, Wanted, without_duplicates};
 use tokio::sync::watch;
 
-use crate::settings::PoolSettings;
+use crate::settings::{PoolSettings, SocketPath};
 use crate::source::{Reading, Refused};
+
+/// How long a first list waits for a process that does not answer.
+const WAIT_FOR_OTHERS: Duration = Duration::from_millis(500);
 
 /// One pool, shared by its source and by the loops of all HAProxy processes.
 #[derive(Debug)]
 pub struct Pool {
     /// What is configured.
     pub settings: PoolSettings,
+    /// How many processes there are.
+    processes: usize,
     inner: Mutex<Inner>,
     changed: Arc<watch::Sender<u64>>,
 }
@@ -28,6 +34,9 @@ struct Inner {
     trend: Trend,
     /// The first list waits here until it is known how many are served: its guard measures it by that.
     first: Option<Vec<Instance>>,
+    /// The processes that were looked at before that, and since when there is one.
+    looked_at: BTreeSet<SocketPath>,
+    first_look: Option<Moment>,
     baseline_known: bool,
     refused: Vec<Refused>,
     twins: Vec<String>,
@@ -58,15 +67,18 @@ pub struct Standing {
 
 impl Pool {
     /// A pool whose source has not been read; `changed` is told when what shall be served changes.
-    pub fn new(settings: PoolSettings, changed: Arc<watch::Sender<u64>>) -> Self {
+    pub fn new(settings: PoolSettings, processes: usize, changed: Arc<watch::Sender<u64>>) -> Self {
         let guard = Guard::new(settings.limits);
         Self {
             settings,
+            processes,
             inner: Mutex::new(Inner {
                 guard,
                 flaps: Flaps::default(),
                 trend: Trend::default(),
                 first: None,
+                looked_at: BTreeSet::new(),
+                first_look: None,
                 baseline_known: false,
                 refused: Vec::new(),
                 twins: Vec::new(),
@@ -153,21 +165,32 @@ impl Pool {
         self.changed.send_modify(|version| *version += 1);
     }
 
-    /// One HAProxy was seen to serve this many: the first list is measured by it.
-    pub fn learn_baseline(&self, served: usize, now: Moment) {
+    /// A process was seen to serve this many. The first list is measured by the one that serves most, once all were
+    /// looked at, or after a moment: one that was just restarted must not make an empty list look harmless.
+    pub fn learn_baseline(&self, process: &SocketPath, served: usize, now: Moment) {
         {
             let mut inner = self.inner();
             if inner.baseline_known {
                 return;
             }
-            inner.baseline_known = true;
             inner.guard.set_baseline(served);
+            inner.looked_at.insert(process.clone());
+            let first_look = *inner.first_look.get_or_insert(now);
+            if inner.looked_at.len() < self.processes && now.since(first_look) < WAIT_FOR_OTHERS {
+                return;
+            }
+            inner.baseline_known = true;
             if let Some(first) = inner.first.take() {
                 inner.guard.offer(first, now);
                 inner.last_change = now;
             }
         }
         self.say_what_changed(None);
+    }
+
+    /// Whether there is a first list that waits for other processes to be looked at.
+    pub fn waits_for_others(&self) -> bool {
+        self.inner().first.is_some()
     }
 
     /// What shall be served now; none before the first list.
@@ -219,7 +242,7 @@ impl Pool {
     }
 
     /// When the pool will be full at this rate.
-    pub fn time_to_full(&self, slots: usize, now: Moment) -> Option<std::time::Duration> {
+    pub fn time_to_full(&self, slots: usize, now: Moment) -> Option<Duration> {
         self.inner().trend.time_to_full(slots, now)
     }
 

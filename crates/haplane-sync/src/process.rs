@@ -137,7 +137,7 @@ impl Process {
         pool: &Pool,
     ) -> Result<Round, RoundError> {
         let now = self.clock.now();
-        let (observed, wanted) = prepare(backend, pool, now)?;
+        let (observed, wanted) = self.prepare(backend, pool, now)?;
         let memory = self.memories.entry(pool.settings.name.clone()).or_default();
         let restarted = memory.see(&observed, now);
         let answers = self.answers(&observed, &wanted, pool, now).await;
@@ -167,7 +167,7 @@ impl Process {
         pool: &Pool,
     ) -> Result<Foreseen, RoundError> {
         let now = self.clock.now();
-        let (observed, wanted) = prepare(backend, pool, now)?;
+        let (observed, wanted) = self.prepare(backend, pool, now)?;
         let mut memory = self.memory(pool).cloned().unwrap_or_default();
         memory.see(&observed, now);
         let answers = self
@@ -181,6 +181,27 @@ impl Process {
             &answers,
             now,
         ))
+    }
+
+    /// What is there and what is wanted.
+    fn prepare(
+        &self,
+        backend: &ObservedBackend,
+        pool: &Pool,
+        now: Moment,
+    ) -> Result<(Observed, Wanted), RoundError> {
+        let observed = backend.of(&pool.settings);
+        pool.learn_baseline(&self.path, served(&observed), now);
+        if observed.slots.is_empty()
+            && pool.settings.policy.mode == haplane_core::slots::Mode::Slots
+        {
+            return Err(RoundError::NoSlots {
+                backend: pool.settings.policy.backend.clone(),
+                prefix: pool.settings.prefix.clone(),
+            });
+        }
+        let wanted = pool.wanted(now).ok_or(RoundError::NoList)?;
+        Ok((observed, wanted))
     }
 
     async fn answers(
@@ -271,24 +292,6 @@ impl Process {
         }
         taken
     }
-}
-
-/// What is there and what is wanted.
-fn prepare(
-    backend: &ObservedBackend,
-    pool: &Pool,
-    now: Moment,
-) -> Result<(Observed, Wanted), RoundError> {
-    let observed = backend.of(&pool.settings);
-    pool.learn_baseline(served(&observed), now);
-    if observed.slots.is_empty() && pool.settings.policy.mode == haplane_core::slots::Mode::Slots {
-        return Err(RoundError::NoSlots {
-            backend: pool.settings.policy.backend.clone(),
-            prefix: pool.settings.prefix.clone(),
-        });
-    }
-    let wanted = pool.wanted(now).ok_or(RoundError::NoList)?;
-    Ok((observed, wanted))
 }
 
 /// Everybody who has no slot, for whatever reason.

@@ -65,7 +65,13 @@ pub async fn run(
 
     let clock = Clock::start();
     let changed = Arc::new(watch::Sender::new(0));
-    let one = |pool| Arc::new(Pool::new(pool, Arc::clone(&changed)));
+    let one = |pool| {
+        Arc::new(Pool::new(
+            pool,
+            settings.sockets.len(),
+            Arc::clone(&changed),
+        ))
+    };
     let pools: Vec<Arc<Pool>> = settings.pools.iter().cloned().map(one).collect();
     let board = Arc::new(Board::new(
         clock,

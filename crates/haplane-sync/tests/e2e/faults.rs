@@ -156,3 +156,35 @@ async fn addresses(stage: &Stage) -> Vec<(String, String, i64)> {
         })
         .collect()
 }
+
+/// Two processes, one of them just restarted: an empty first list is measured by the one that serves.
+#[tokio::test]
+async fn a_fresh_process_does_not_make_an_empty_list_look_harmless() {
+    let slots = Slots::plain(4);
+    let mut stage = Stage::new(Version::V28, slots).await;
+    let origins = origins(3);
+    stage.list(&refs(&origins));
+    stage.start("", "");
+    stage.serves(&refs(&origins)).await;
+    stage.stop().await;
+    let port = Port::reserve();
+    let fresh = Haproxy::start(Version::V28, slots.config(port.number())).await;
+    stage.write_hosts("[]");
+    let sockets = [fresh.admin_socket(), stage.haproxy.admin_socket()];
+    let sockets: Vec<_> = sockets
+        .iter()
+        .map(|socket| format!("\"{}\"", socket.display()))
+        .collect();
+    stage.start(&format!("socket = [{}]", sockets.join(", ")), "");
+    eventually("the empty list is held", PATIENCE, || async {
+        let pool = stage.pool().await;
+        if pool["held"]["reason"] == "empty" && pool["held"]["had"] == 3 {
+            Ok(())
+        } else {
+            Err(pool)
+        }
+    })
+    .await;
+    assert_eq!(stage.in_rotation().await.len(), 3);
+    stage.stop().await;
+}
