@@ -7,14 +7,10 @@
 
 use std::sync::Arc;
 
-use crate::key::Key;
 use crate::snapshot::Snapshot;
 
 /// Consul's raft indexes are far below this; a larger one is not an index.
 const ABSURD_INDEX: u64 = i64::MAX.unsigned_abs();
-
-/// At most this many vanished keys are asked for by name; of more, an even sample.
-const PROBED_KEYS: usize = 64;
 
 /// What one read brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +21,19 @@ pub struct Reading {
     pub consistent: bool,
     /// Consul's `X-Consul-KnownLeader`; a directory always has one.
     pub has_leader: bool,
+    /// Whether the store says that it left something out.
+    pub extent: Extent,
     /// Whether content cannot change without the index (Consul), or can (a file edited by hand).
     pub index_covers_content: bool,
+}
+
+/// How much of the prefix a read shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All that is there, as far as the store says: Consul 1.8 leaves out without a word.
+    Whole,
+    /// Without what we may not read (`X-Consul-Results-Filtered-By-ACLs`).
+    Filtered,
 }
 
 /// How to read next.
@@ -43,8 +50,8 @@ pub enum Mode {
 pub enum Refusal {
     /// The marker is missing: an uninitialised prefix, or a token that may not read it.
     MarkerMissing,
-    /// Keys are missing from the list, and asked for by name the store says that we may not read
-    /// them.
+    /// Keys are missing from the list: the store says that it left some out, or asked for by name
+    /// that we may not read them.
     Denied,
     /// The server knows no leader: what it says may be long past.
     NoLeader,
@@ -130,6 +137,8 @@ pub struct Guard {
     /// hour, and the index of a prefix then falls to that of the newest key that is left: the same
     /// content at a lower index, which is no restored backup.
     read_at: u64,
+    /// Whether `last` came from the store itself and not from an earlier run.
+    is_from_store: bool,
     /// The read that waits for its probe.
     suspect: Option<Snapshot>,
     doubtful: bool,
@@ -143,8 +152,19 @@ impl Guard {
             require_marker,
             last: None,
             read_at: 0,
+            is_from_store: false,
             suspect: None,
             doubtful: true,
+        }
+    }
+
+    /// The same guard, knowing what an earlier run was the last to believe: what is gone since has
+    /// to be gone honestly, as if there had been no break between the two.
+    #[must_use]
+    pub fn after(self, kept: Arc<Snapshot>) -> Self {
+        Self {
+            last: Some(kept),
+            ..self
         }
     }
 
@@ -207,12 +227,19 @@ impl Guard {
         if snapshot.index == 0 || snapshot.index > ABSURD_INDEX {
             return Check::Refuse(Refusal::BadIndex);
         }
+        if reading.extent == Extent::Filtered {
+            return Check::Refuse(Refusal::Denied);
+        }
         if self.require_marker && snapshot.marker.is_none() {
             return Check::Refuse(Refusal::MarkerMissing);
         }
         match &self.last {
             None => self.check_first(reading),
-            Some(last) => self.check_against(last, reading),
+            Some(last) => match self.check_against(last, reading) {
+                // What an earlier run knew does not make the first read any more believable.
+                Check::Trust if !self.is_from_store => self.check_first(reading),
+                check => check,
+            },
         }
     }
 
@@ -240,25 +267,22 @@ impl Guard {
                 return Check::Confirm;
             }
         }
-        let vanished: Vec<&Key> = last.vanished_in(new).collect();
-        if vanished.is_empty() {
-            return Check::Trust;
+        // All of them: a token may lose its right to a single key.
+        let paths: Vec<String> = last.vanished_in(new).map(|key| last.path_of(key)).collect();
+        if paths.is_empty() {
+            Check::Trust
+        } else {
+            Check::Probe(Probe::Paths(paths))
         }
-        let step = vanished.len().div_ceil(PROBED_KEYS);
-        let paths = vanished
-            .into_iter()
-            .step_by(step)
-            .map(|key| last.path_of(key))
-            .collect();
-        Check::Probe(Probe::Paths(paths))
     }
 
     fn accept(&mut self, snapshot: Snapshot) -> Verdict {
         self.doubtful = false;
         self.read_at = snapshot.index;
         let arrival = match &self.last {
+            Some(last) if self.is_from_store && **last == snapshot => return Verdict::Unchanged,
+            _ if !self.is_from_store => Arrival::First,
             None => Arrival::First,
-            Some(last) if **last == snapshot => return Verdict::Unchanged,
             Some(last) if snapshot.index < last.index && snapshot.holds_the_same_as(last) => {
                 return Verdict::Unchanged;
             }
@@ -268,6 +292,7 @@ impl Guard {
         };
         let snapshot = Arc::new(snapshot);
         self.last = Some(Arc::clone(&snapshot));
+        self.is_from_store = true;
         Verdict::Accept(snapshot, arrival)
     }
 }

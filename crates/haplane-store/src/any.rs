@@ -13,7 +13,7 @@ use crate::consul::address::AddressError;
 use crate::consul::{Address, Client, ConsulSettings, ConsulStore, Prefix};
 use crate::dir::DirStore;
 use crate::error::{CommitError, StoreError};
-use crate::store::{Committed, Store, Transaction};
+use crate::store::{Committed, Named, Store, Transaction};
 
 /// What `store = "…"` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,6 +157,20 @@ impl Store for AnyStore {
         match self {
             Self::Consul(store) => store.read_path(path).await,
             Self::Dir(store) => store.read_path(path).await,
+        }
+    }
+
+    async fn read_names(&self, paths: &[String]) -> Result<Vec<Named>, StoreError> {
+        match self {
+            Self::Consul(store) => store.read_names(paths).await,
+            Self::Dir(store) => store.read_names(paths).await,
+        }
+    }
+
+    fn hides_what_it_denies(&self) -> bool {
+        match self {
+            Self::Consul(store) => store.hides_what_it_denies(),
+            Self::Dir(store) => store.hides_what_it_denies(),
         }
     }
 

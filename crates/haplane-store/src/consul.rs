@@ -8,6 +8,7 @@ mod client;
 mod connection;
 mod kv;
 mod meta;
+mod named;
 pub mod service;
 pub mod settings;
 mod store;

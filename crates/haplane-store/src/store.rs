@@ -8,7 +8,7 @@ use haplane_core::key::Key;
 use haplane_core::log::{LogEntry, LogId};
 use haplane_core::snapshot::Pair;
 
-use crate::error::{CommitError, StoreError};
+use crate::error::{CommitError, StoreError, StoreErrorKind};
 
 /// A place for desired state and its log.
 pub trait Store: Send + Sync {
@@ -27,6 +27,26 @@ pub trait Store: Send + Sync {
         &self,
         path: &str,
     ) -> impl Future<Output = Result<Option<Pair>, StoreError>> + Send;
+
+    /// Asks for many paths, each by its own name. Says of each what came of it, in their order.
+    fn read_names(
+        &self,
+        paths: &[String],
+    ) -> impl Future<Output = Result<Vec<Named>, StoreError>> + Send {
+        async move {
+            let mut named = Vec::with_capacity(paths.len());
+            for path in paths {
+                named.push(Named::of(self.read_path(path).await)?);
+            }
+            Ok(named)
+        }
+    }
+
+    /// Whether [`Self::read`] leaves out, without a word, what we may not read. Then the absence of
+    /// a key from a snapshot proves nothing until the key was asked for by its own name.
+    fn hides_what_it_denies(&self) -> bool {
+        false
+    }
 
     /// Writes all of a transaction or nothing of it, with its log entry, and makes the marker when it
     /// is truly absent.
@@ -61,6 +81,14 @@ impl<S: Store> Store for Arc<S> {
         S::read_path(self, path).await
     }
 
+    async fn read_names(&self, paths: &[String]) -> Result<Vec<Named>, StoreError> {
+        S::read_names(self, paths).await
+    }
+
+    fn hides_what_it_denies(&self) -> bool {
+        S::hides_what_it_denies(self)
+    }
+
     async fn commit(&self, transaction: &Transaction) -> Result<Committed, CommitError> {
         S::commit(self, transaction).await
     }
@@ -79,6 +107,29 @@ impl<S: Store> Store for Arc<S> {
 
     fn keys_per_transaction(&self) -> usize {
         S::keys_per_transaction(self)
+    }
+}
+
+/// What came of asking for one path by its own name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// It is not there, and we may read it.
+    Absent,
+    /// It is there.
+    Present,
+    /// We may not read it, whether it is there or not.
+    Denied,
+}
+
+impl Named {
+    /// What one read of it says. A failure of another kind stays one.
+    pub fn of<T>(read: Result<Option<T>, StoreError>) -> Result<Self, StoreError> {
+        match read {
+            Ok(None) => Ok(Self::Absent),
+            Ok(Some(_)) => Ok(Self::Present),
+            Err(error) if error.kind == StoreErrorKind::Denied => Ok(Self::Denied),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::Store;
+use crate::store::{Named, Store};
 
 mod account;
 
@@ -261,15 +261,14 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
             Probe::Marker => &marker[..],
             Probe::Paths(paths) => paths,
         };
-        for path in paths {
-            match self.store.read_path(path).await {
-                Ok(None) => {}
-                Ok(Some(_)) => return Ok(Probed::Present),
-                Err(error) if error.kind == StoreErrorKind::Denied => return Ok(Probed::Denied),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(Probed::Absent)
+        let named = self.store.read_names(paths).await?;
+        Ok(if named.contains(&Named::Denied) {
+            Probed::Denied
+        } else if named.contains(&Named::Present) {
+            Probed::Present
+        } else {
+            Probed::Absent
+        })
     }
 
     async fn explain(&self, reason: Refusal) -> String {
@@ -288,8 +287,8 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
                 }
             },
             Refusal::Denied => {
-                "keys vanished from the list, and asked for by name the store denies them: give the \
-                 token its right to read the whole prefix back"
+                "the store leaves keys out of its list that it denies when they are asked for by name: \
+                 give the token the right to read the whole prefix"
                     .to_owned()
             }
             Refusal::NoLeader => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use haplane_core::guard::{Mode, Reading};
+use haplane_core::guard::{Extent, Mode, Reading};
 use haplane_core::log::{LogEntry, LogId};
 use haplane_core::snapshot::{Pair, Snapshot};
 use haplane_store::{Change, CommitError, Committed, Expected, Store, StoreError, Transaction};
@@ -81,6 +81,7 @@ impl Store for MemoryStore {
             snapshot: Snapshot::new(inner.index, inner.pairs.values().cloned()),
             consistent: true,
             has_leader: true,
+            extent: Extent::Whole,
             index_covers_content: true,
         })
     }

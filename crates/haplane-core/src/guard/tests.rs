@@ -21,6 +21,7 @@ fn default_read(index: u64, pairs: &[(&str, &str)]) -> Reading {
         snapshot: snapshot(index, pairs),
         consistent: false,
         has_leader: true,
+        extent: Extent::Whole,
         index_covers_content: true,
     }
 }
@@ -117,20 +118,54 @@ fn a_key_that_is_gone_is_asked_for_by_name() {
 }
 
 #[test]
-fn many_vanished_keys_are_sampled() {
+fn every_vanished_key_is_asked_for_by_name() {
     let names: Vec<String> = (0..1000).map(|n| format!("k{n:04}")).collect();
     let mut pairs: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "drain")).collect();
     pairs.push(MARKER);
     let mut guard = Guard::new(true);
     guard.judge(consistent_read(10, &pairs));
-    let Verdict::Probe(Probe::Paths(paths)) = guard.judge(consistent_read(11, &[MARKER])) else {
-        panic!("a probe was due");
-    };
-    assert!(
-        paths.len() <= PROBED_KEYS && paths.len() > PROBED_KEYS / 2,
-        "{}",
-        paths.len()
-    );
+    let verdict = guard.judge(consistent_read(11, &[MARKER]));
+    assert_eq!(verdict, Verdict::Probe(Probe::Paths(names)));
+}
+
+#[test]
+fn what_an_earlier_run_knew_has_to_be_gone_honestly() {
+    let kept = || Arc::new(snapshot(10, &[MARKER, ("canary", "drain")]));
+    let gone = || consistent_read(11, &[MARKER]);
+    let probe = Verdict::Probe(Probe::Paths(vec!["canary".to_owned()]));
+
+    let mut guard = Guard::new(true).after(kept());
+    assert_eq!(guard.next_mode(), Mode::Consistent);
+    assert_eq!(guard.judge(default_read(11, &[MARKER])), Verdict::Confirm);
+    assert_eq!(guard.judge(gone()), probe);
+    let denied = Verdict::Refuse(Refusal::Denied);
+    assert_eq!(guard.probed(Probed::Denied), denied);
+    assert_eq!(guard.judge(gone()), probe, "still not forgotten");
+    assert_eq!(arrival(&guard.probed(Probed::Absent)), Some(Arrival::First));
+
+    let mut guard = Guard::new(true).after(kept());
+    let same = consistent_read(10, &[MARKER, ("canary", "drain")]);
+    let first = guard.judge(same.clone());
+    assert_eq!(arrival(&first), Some(Arrival::First), "the store said it");
+    assert_eq!(guard.judge(same), Verdict::Unchanged);
+
+    let nothing = Arc::new(snapshot(10, &[]));
+    let mut guard = Guard::new(false).after(nothing);
+    let empty = guard.judge(consistent_read(11, &[]));
+    assert_eq!(empty, Verdict::Probe(Probe::Marker));
+}
+
+#[test]
+fn a_list_that_was_filtered_is_refused() {
+    for mut guard in [Guard::new(true), settled()] {
+        let filtered = Reading {
+            extent: Extent::Filtered,
+            ..consistent_read(11, &[MARKER, ("canary", "drain"), ("x", "drain")])
+        };
+        let denied = Verdict::Refuse(Refusal::Denied);
+        assert_eq!(guard.judge(filtered), denied);
+        assert_eq!(guard.next_mode(), Mode::Consistent);
+    }
 }
 
 #[test]
@@ -320,6 +355,7 @@ proptest! {
                         snapshot: snapshot(index, &pairs),
                         consistent,
                         has_leader: leader,
+                        extent: Extent::Whole,
                         index_covers_content: true,
                     })
                 }

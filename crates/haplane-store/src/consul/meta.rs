@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use haplane_core::guard::Extent;
 use http::HeaderMap;
 
 use crate::error::{StoreError, StoreErrorKind};
+
+const FILTERED: &str = "x-consul-results-filtered-by-acls";
 
 /// The head of an answer to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +18,9 @@ pub struct Meta {
     pub known_leader: bool,
     /// `X-Consul-LastContact`: how old the answering server's view may be.
     pub last_contact: Duration,
+    /// `X-Consul-Results-Filtered-By-ACLs`, which versions after 1.8 send: something was left out
+    /// that the token may not read.
+    pub extent: Extent,
 }
 
 impl Meta {
@@ -28,7 +34,17 @@ impl Meta {
             index: number(fields, "x-consul-index")?,
             known_leader,
             last_contact: Duration::from_millis(number(fields, "x-consul-lastcontact")?),
+            extent: extent(fields),
         })
+    }
+}
+
+fn extent(fields: &HeaderMap) -> Extent {
+    let mut said = fields.get_all(FILTERED).iter();
+    if said.any(|said| said.as_bytes().eq_ignore_ascii_case(b"true")) {
+        Extent::Filtered
+    } else {
+        Extent::Whole
     }
 }
 
@@ -77,6 +93,11 @@ mod tests {
         let meta = Meta::from_fields(&fields(&GOOD)).unwrap();
         assert_eq!((meta.index, meta.known_leader), (u64::MAX, true));
         assert_eq!(meta.last_contact, Duration::from_millis(12));
+        assert_eq!(meta.extent, Extent::Whole);
+        let mut filtered = fields(&GOOD);
+        filtered.append(FILTERED, "true".parse().unwrap());
+        let meta = Meta::from_fields(&filtered).unwrap();
+        assert_eq!(meta.extent, Extent::Filtered);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::consul::kv::{Blocking, KvPair, ReadHow, may_write};
 use crate::consul::settings::{Consistency, ConsulSettings, Prefix};
 use crate::consul::txn::{MAX_OPS, Op, TxnError};
 use crate::error::{CommitError, StoreError, StoreErrorKind};
-use crate::store::{Change, Committed, Expected, Store, Transaction};
+use crate::store::{Change, Committed, Expected, Named, Store, Transaction};
 
 /// A transaction also carries the marker and the log entry.
 const MAX_KEYS: usize = MAX_OPS - 2;
@@ -111,6 +111,7 @@ impl Store for ConsulStore {
             snapshot: Snapshot::new(meta.index, pairs),
             consistent: consistency == Consistency::Consistent,
             has_leader: meta.known_leader && !is_old,
+            extent: meta.extent,
             index_covers_content: true,
         })
     }
@@ -118,6 +119,15 @@ impl Store for ConsulStore {
     async fn read_path(&self, path: &str) -> Result<Option<Pair>, StoreError> {
         let pair = self.client.kv_get(&self.state.join(path)).await?;
         Ok(pair.and_then(|pair| self.pair(pair)))
+    }
+
+    async fn read_names(&self, paths: &[String]) -> Result<Vec<Named>, StoreError> {
+        let keys: Vec<String> = paths.iter().map(|path| self.state.join(path)).collect();
+        self.client.kv_named(&keys).await
+    }
+
+    fn hides_what_it_denies(&self) -> bool {
+        true
     }
 
     async fn commit(&self, transaction: &Transaction) -> Result<Committed, CommitError> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use haplane_core::guard::{Mode, Reading};
+use haplane_core::guard::{Extent, Mode, Reading};
 use haplane_core::log::{LogEntry, LogId};
 use haplane_core::snapshot::{Pair, Snapshot};
 use tokio::time::Instant;
@@ -216,6 +216,7 @@ impl From<Seen> for Reading {
             snapshot: Snapshot::new(seen.index, seen.pairs),
             consistent: true,
             has_leader: true,
+            extent: Extent::Whole,
             index_covers_content: false,
         }
     }

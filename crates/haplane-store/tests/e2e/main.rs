@@ -18,3 +18,4 @@ mod dir_faults;
 mod follower;
 mod guard;
 mod lies;
+mod named;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use haplane_core::guard::{Mode, Reading};
+use haplane_core::guard::{Extent, Mode, Reading};
 use haplane_core::log::{LogEntry, LogId};
 use haplane_core::snapshot::{Pair, Snapshot};
 use haplane_store::{CommitError, Committed, Store, StoreError, StoreErrorKind, Transaction};
@@ -77,6 +77,7 @@ fn reading(index: u64, pairs: &[(&str, &str)], consistent: bool) -> Reading {
         snapshot: Snapshot::new(index, pairs),
         consistent,
         has_leader: true,
+        extent: Extent::Whole,
         index_covers_content: true,
     }
 }
