@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
+use haplane_core::guard::Refusal;
 use haplane_core::resolve::Policy;
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
@@ -19,6 +20,7 @@ use crate::observer::board::Board;
 use crate::observer::survey::{Surveyed, Surveyor, count};
 use crate::page;
 use crate::pulse::Pulse;
+use crate::readable::Readable;
 use crate::rows::Rows;
 use crate::standing::Standing;
 
@@ -37,6 +39,8 @@ pub struct Shown {
     pub store_address: String,
     /// How it stands with the store.
     pub standing: Standing,
+    /// Which keys it denies.
+    pub readable: Arc<Readable>,
     /// What was asked and answered.
     pub rows: Arc<Mutex<Rows>>,
     /// What every HAProxy showed.
@@ -88,6 +92,7 @@ async fn readyz(State(shown): Pages) -> Response {
 async fn metrics(State(shown): Pages) -> Response {
     let (verdicts, not_enrolled) = count(&shown.survey());
     shown.metrics.verdicts(&verdicts, not_enrolled);
+    shown.metrics.guard(shown.refusal());
     shown.metrics.forgotten_drains(shown.forgotten_drains());
     haplane_daemon::metrics::page(&shown.registry)
 }
@@ -114,6 +119,13 @@ impl Shown {
             port: self.port,
         }
         .survey()
+    }
+
+    /// Why the store's word is refused, all of it or that on single keys.
+    fn refusal(&self) -> Option<Refusal> {
+        let guarded = self.standing.view().guard;
+        let denial = || self.readable.denial().map(|_| Refusal::Denied);
+        guarded.map(|guarded| guarded.reason).or_else(denial)
     }
 
     fn forgotten_drains(&self) -> usize {

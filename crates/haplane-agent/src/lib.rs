@@ -12,6 +12,7 @@ pub mod observer;
 pub mod page;
 pub mod parts;
 pub mod pulse;
+pub mod readable;
 pub mod registration;
 pub mod responder;
 pub mod rows;

@@ -23,6 +23,7 @@ use tokio::sync::watch as channel;
 
 use crate::metrics::Metrics;
 use crate::parts::Parts;
+use crate::readable::Readable;
 use crate::responder::Served;
 use crate::rows::Rows;
 use board::Board;
@@ -38,6 +39,8 @@ pub struct Observer {
     pub rows: Arc<Mutex<Rows>>,
     /// What is answered from.
     pub served: channel::Receiver<Served>,
+    /// Which keys are truly absent where the snapshot has none.
+    pub readable: Arc<Readable>,
     /// The site's choices.
     pub policy: Policy,
     /// The counters.
@@ -66,6 +69,7 @@ impl Observer {
             board: Arc::clone(&self.board),
             rows: Arc::clone(&self.rows),
             served: self.served.clone(),
+            readable: Arc::clone(&self.readable),
             policy: self.policy,
             metrics: Arc::clone(&self.metrics),
             pusher: push.then(|| Pusher::new(self.port)),

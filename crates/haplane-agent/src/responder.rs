@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 use crate::pulse::{BEAT, Pulse};
+use crate::readable::Readable;
 use crate::rows::Rows;
 use admission::Admission;
 
@@ -73,6 +74,8 @@ impl Bound {
 pub struct Shared {
     /// The snapshot in force.
     pub served: watch::Receiver<Served>,
+    /// Which keys are truly absent where the snapshot has none.
+    pub readable: Arc<Readable>,
     /// The site's choices.
     pub policy: Policy,
     /// What was asked and answered.

@@ -8,13 +8,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use haplane_core::Snapshot;
 use haplane_core::guard::Guard;
 use haplane_core::resolve::Policy;
 use haplane_daemon::profiles::{self, Access};
 use haplane_daemon::settings::{AgentSettings, Settings};
 use haplane_daemon::shutdown::{Signals, until_stopped};
 use haplane_daemon::{admin_http, limits, supervisor};
-use haplane_store::{AnyStore, StoreError, View, Watch, WatchSettings};
+use haplane_store::{AnyStore, Store as _, StoreError, View, Watch, WatchSettings};
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -28,6 +29,7 @@ use crate::observer::Observer;
 use crate::observer::board::Board;
 use crate::parts::Parts;
 use crate::pulse::Pulse;
+use crate::readable::Readable;
 use crate::registration::{keep_registered, registration};
 use crate::responder::{self, Bound, Served, Shared};
 use crate::rows::Rows;
@@ -185,14 +187,19 @@ impl Agent {
 
     /// Starts all parts in their order, then waits for one that ends by itself.
     async fn serve(&self, bound: Ports, parts: &mut Parts) -> Result<(), AgentError> {
-        let views = self.watch(parts);
         let last_good = self.last_good();
         let kept = last_good.as_ref().map(|kept| Arc::clone(&kept.snapshot));
+        let views = self.watch(kept.clone(), parts);
+        let readable = self.readable(views.clone(), parts);
         let standing = Standing::new(views.clone(), last_good);
         let listen = bound.checks.address();
         let access = self.access_to_profiles(bound.http_address);
-        let pages =
-            router(Arc::new(self.shown(standing, listen.port()))).merge(profiles::routes(access));
+        let pages = router(Arc::new(self.shown(
+            standing,
+            Arc::clone(&readable),
+            listen.port(),
+        )))
+        .merge(profiles::routes(access));
         parts.spawn("HTTP", admin_http::serve(bound.http, pages, parts.stop()));
 
         let first = match kept {
@@ -207,8 +214,8 @@ impl Agent {
             "the watcher",
             watcher::hand_on(views.clone(), served, parts.stop()),
         );
-        self.answer(bound.checks, follows.clone(), parts)?;
-        self.observe(follows, listen.port(), parts);
+        self.answer(bound.checks, follows.clone(), Arc::clone(&readable), parts)?;
+        self.observe(follows, readable, listen.port(), parts);
         self.keep_last_good(views, parts);
         self.register(bound.http_address, parts);
         parts.spawn(
@@ -221,8 +228,12 @@ impl Agent {
         Err(AgentError::Ended(parts.first_to_end().await))
     }
 
-    fn watch(&self, parts: &Parts) -> watch::Receiver<View> {
+    fn watch(&self, kept: Option<Arc<Snapshot>>, parts: &Parts) -> watch::Receiver<View> {
         let guard = Guard::new(self.settings.agent.require_marker);
+        let guard = match kept {
+            Some(kept) => guard.after(kept),
+            None => guard,
+        };
         let metrics = Arc::clone(&self.metrics);
         let (watch, views) = Watch::new(
             Arc::clone(&self.store),
@@ -232,6 +243,14 @@ impl Agent {
         );
         parts.spawn("the watch loop", watch.run(parts.stop()));
         views
+    }
+
+    fn readable(&self, views: watch::Receiver<View>, parts: &Parts) -> Arc<Readable> {
+        let readable = Arc::new(Readable::new(self.store.hides_what_it_denies(), views));
+        let store = Arc::clone(&self.store);
+        let asking = Arc::clone(&readable).run(store, parts.stop());
+        parts.spawn("the proof of absences", asking);
+        readable
     }
 
     /// What an earlier run kept, if the site wants it; whatever is wrong with it is told.
@@ -288,12 +307,14 @@ impl Agent {
         &self,
         bound: Bound,
         served: watch::Receiver<Served>,
+        readable: Arc<Readable>,
         parts: &Parts,
     ) -> Result<(), AgentError> {
         let max_connections = self.settings.agent.max_connections;
         let address = bound.address();
         let shared = Shared {
             served,
+            readable,
             policy: self.policy(),
             rows: Arc::clone(&self.rows),
             metrics: Arc::clone(&self.metrics),
@@ -309,11 +330,18 @@ impl Agent {
         })
     }
 
-    fn observe(&self, served: watch::Receiver<Served>, port: u16, parts: &Parts) {
+    fn observe(
+        &self,
+        served: watch::Receiver<Served>,
+        readable: Arc<Readable>,
+        port: u16,
+        parts: &Parts,
+    ) {
         let observer = Observer {
             board: Arc::clone(&self.board),
             rows: Arc::clone(&self.rows),
             served,
+            readable,
             policy: self.policy(),
             metrics: Arc::clone(&self.metrics),
             port,
@@ -339,7 +367,7 @@ impl Agent {
         }
     }
 
-    fn shown(&self, standing: Standing, port: u16) -> Shown {
+    fn shown(&self, standing: Standing, readable: Arc<Readable>, port: u16) -> Shown {
         Shown {
             node: self.node.clone(),
             version: self.version,
@@ -347,6 +375,7 @@ impl Agent {
             store_kind: self.store.kind(),
             store_address: self.store.address(),
             standing,
+            readable,
             rows: Arc::clone(&self.rows),
             board: Arc::clone(&self.board),
             policy: self.policy(),

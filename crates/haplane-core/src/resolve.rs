@@ -124,6 +124,21 @@ pub fn deciding<'a>(
     })
 }
 
+/// The keys on whose absence this decision rests, if it lets traffic in: those in front of the one
+/// that decided of which the snapshot has nothing. Any of them could have said `drain`.
+pub fn absences(ask: &Ask, snapshot: &Snapshot, decision: &Decision) -> Vec<Key> {
+    match (ask, decision.kind) {
+        (Ask::Row(row), AnswerKind::Ready | AnswerKind::Weight) => row
+            .keys
+            .iter()
+            .take_while(|key| decision.decided_by.as_ref() != Some(*key))
+            .filter(|key| snapshot.get(key).is_none() && snapshot.get_invalid(key).is_none())
+            .cloned()
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
 fn decide(row: &Row, desired: Desired, decided_by: Option<Key>, policy: Policy) -> Decision {
     let ready = |weight| Answer::Ready { weight, up: row.up };
     let (answer, kind) = match desired {
@@ -170,6 +185,38 @@ mod tests {
             decision.answer.to_string(),
             decision.decided_by.map(|key| key.to_string()),
         )
+    }
+
+    #[test]
+    fn an_answer_that_lets_traffic_in_rests_on_absences() {
+        let pairs = [
+            ("canary", "drain"),
+            ("blue", "50%"),
+            ("over", "drain until=2026-01-01T00:00:00Z"),
+            ("bad", "down"),
+        ];
+        let snapshot = snapshot(&pairs);
+        let now = "2026-11-29T12:00:00Z".parse().unwrap();
+        for (line, want) in [
+            ("web/a", &["web/a"][..]),
+            ("web/a canary", &[]),
+            ("web/a over bad zone blue canary", &["web/a", "zone"]),
+            ("blue web/a", &[]),
+            ("@free", &[]),
+        ] {
+            let ask = Ask::parse(line.as_bytes()).unwrap();
+            let decision = resolve(&ask, &snapshot, now, Policy::default());
+            let absent = absences(&ask, &snapshot, &decision);
+            let absent: Vec<&str> = absent.iter().map(Key::as_str).collect();
+            assert_eq!(absent, want, "{line}");
+        }
+        let keep = Policy {
+            absent: Absent::Keep,
+            ..Policy::default()
+        };
+        let ask = Ask::parse(b"web/a").unwrap();
+        let decision = resolve(&ask, &snapshot, now, keep);
+        assert_eq!(absences(&ask, &snapshot, &decision), []);
     }
 
     #[test]

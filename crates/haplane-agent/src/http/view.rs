@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use haplane_core::Snapshot;
+use haplane_core::guard::Refusal;
+use haplane_store::watch::Guarded;
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::Instant;
@@ -46,6 +48,25 @@ struct Guard {
     since: Timestamp,
     reason: &'static str,
     detail: String,
+}
+
+impl Guard {
+    /// A list that is refused, or else single keys that are denied.
+    fn of(guarded: Option<Guarded>, shown: &Shown) -> Option<Self> {
+        let guarded = guarded.map(|guarded| Self {
+            since: guarded.since.at,
+            reason: guarded.reason.as_str(),
+            detail: guarded.detail,
+        });
+        guarded.or_else(|| {
+            let denial = shown.readable.denial()?;
+            Some(Self {
+                since: denial.since,
+                reason: Refusal::Denied.as_str(),
+                detail: denial.to_string(),
+            })
+        })
+    }
 }
 
 /// One HAProxy beside this agent, as it was at the last good look.
@@ -140,11 +161,7 @@ impl Node {
                 age_ms: view
                     .contact
                     .map(|contact| millis(contact.instant.elapsed())),
-                guard: view.guard.map(|guarded| Guard {
-                    since: guarded.since.at,
-                    reason: guarded.reason.as_str(),
-                    detail: guarded.detail,
-                }),
+                guard: Guard::of(view.guard, shown),
                 error: view.failure.map(|failing| failing.what),
             },
             haproxy: shown.board.haproxies().iter().map(Haproxy::of).collect(),

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use haplane_core::Snapshot;
 use haplane_core::ask::Ask;
-use haplane_core::resolve::{Policy, resolve};
+use haplane_core::resolve::{Policy, absences, resolve};
 use haplane_core::verdict::{SILENT_AFTER, Said};
 use haplane_haproxy::agent_check::Answer;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::readable::Readable;
 use crate::rows::{RowRecord, Rows};
 
 /// One row by the line that it asked by last.
@@ -83,11 +84,13 @@ struct Line {
     asked: AskedRow,
 }
 
-/// All rows that asked, by name.
+/// All rows that asked, by name. A row is due what it was answered last for as long as a new answer
+/// would rest on keys that may only be hidden.
 pub fn asked_rows(
     rows: &Mutex<Rows>,
     snapshot: &Snapshot,
     policy: Policy,
+    readable: &Readable,
     now: Instant,
 ) -> HashMap<Arc<str>, AskedRow> {
     let lines: Vec<Line> = rows
@@ -103,7 +106,13 @@ pub fn asked_rows(
     let at = Timestamp::now();
     let mut by_row = HashMap::with_capacity(lines.len());
     for line in lines {
-        let due = resolve(&line.ask, snapshot, at, policy).answer;
+        let decision = resolve(&line.ask, snapshot, at, policy);
+        let absent = absences(&line.ask, snapshot, &decision);
+        let due = if readable.believes(&absent) {
+            decision.answer
+        } else {
+            line.asked.answer
+        };
         let asked = AskedRow { due, ..line.asked };
         match by_row.entry(line.row) {
             Entry::Vacant(place) => {
@@ -116,4 +125,58 @@ pub fn asked_rows(
         }
     }
     by_row
+}
+
+#[cfg(test)]
+mod tests {
+    use haplane_core::snapshot::Pair;
+    use haplane_store::View;
+    use std::net::Ipv4Addr;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::responder::Served;
+    use crate::rows::Asked;
+
+    #[test]
+    fn a_row_is_not_due_what_may_rest_on_a_hidden_key() {
+        let now = Instant::now();
+        let drained = Pair {
+            path: "canary".to_owned(),
+            value: b"drain".to_vec(),
+            version: 1,
+            log_id: None,
+        };
+        let served = Served {
+            snapshot: Arc::new(Snapshot::new(1, [drained])),
+            since: now,
+        };
+        let policy = Policy::default();
+        let line = b"web/b canary";
+        let ask = Ask::parse(line).unwrap();
+        let decision = resolve(&ask, &served.snapshot, Timestamp::UNIX_EPOCH, policy);
+        let rows = Mutex::new(Rows::default());
+        let asked = Asked {
+            line,
+            ask: &ask,
+            by: Ipv4Addr::LOCALHOST.into(),
+            at: Timestamp::UNIX_EPOCH,
+            decision: &decision,
+            served: &served,
+        };
+        rows.lock().unwrap().remember(&asked, now);
+
+        // The group is cleared; nothing is known of the row's own key.
+        let cleared = Arc::new(Snapshot::new(2, []));
+        let (_, views) = watch::channel(View {
+            snapshot: Some(Arc::clone(&cleared)),
+            ..View::default()
+        });
+        let due = |hides| {
+            let readable = Readable::new(hides, views.clone());
+            asked_rows(&rows, &cleared, policy, &readable, now)["web/b"].due
+        };
+        assert_eq!(due(true), Answer::Drain);
+        assert_eq!(due(false), Answer::READY);
+    }
 }

@@ -17,6 +17,7 @@ use super::look::{self, Look, LookError};
 use super::memory::Memory;
 use super::push::{Generation, Pusher, results};
 use crate::metrics::Metrics;
+use crate::readable::Readable;
 use crate::responder::Served;
 use crate::rows::Rows;
 use crate::run::story;
@@ -49,6 +50,8 @@ pub struct HaproxyWatch {
     pub rows: Arc<Mutex<Rows>>,
     /// What is answered from.
     pub served: watch::Receiver<Served>,
+    /// Which keys are truly absent where the snapshot has none.
+    pub readable: Arc<Readable>,
     /// The site's choices.
     pub policy: Policy,
     /// The counters.
@@ -157,7 +160,13 @@ impl HaproxyWatch {
         let of_this_process = before.filter(|_| generation == Generation::Same);
 
         let served = self.served.borrow().clone();
-        let asked = asked_rows(&self.rows, &served.snapshot, self.policy, look.ended);
+        let asked = asked_rows(
+            &self.rows,
+            &served.snapshot,
+            self.policy,
+            &self.readable,
+            look.ended,
+        );
         let look = self.push(look, &asked, generation).await;
         let known = of_this_process.and_then(|before| before.numbers.clone());
         let numbers = self.numbers(&look, known, timing).await;

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use haplane_core::ask::{self, Ask};
-use haplane_core::resolve::{Decision, resolve};
+use haplane_core::resolve::{Decision, absences, resolve};
 use jiff::Timestamp;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Shared;
 use super::line::{self, Line};
+use crate::readable::Unreadable;
 use crate::rows::Asked;
 
 /// From the first byte to the last: HAProxy waits for two seconds (facts 1).
@@ -21,6 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(1);
 /// Why a connection was closed without a byte.
 enum Refused {
     Line(ask::Refusal),
+    Unreadable(Unreadable),
     Nothing,
     Broken,
 }
@@ -29,6 +31,7 @@ impl Refused {
     fn as_str(&self) -> &'static str {
         match self {
             Self::Line(refusal) => refusal.as_str(),
+            Self::Unreadable(why) => why.as_str(),
             Self::Nothing => "closed",
             Self::Broken => "broken",
         }
@@ -62,6 +65,7 @@ async fn converse(
         Line::Nothing => return Err(Refused::Nothing),
     };
     let ask = Ask::parse(&line).map_err(Refused::Line)?;
+    believe_absences(&ask, shared).await?;
     let decision = decide(&line, &ask, peer, shared);
     let text = decision.answer.line();
     stream
@@ -70,6 +74,16 @@ async fn converse(
         .map_err(|_| Refused::Broken)?;
     // A peer that is gone by now has its answer or asks again.
     stream.shutdown().await.or(Ok(()))
+}
+
+/// Whoever asks for the first time may have to wait until the store has said that the keys are not
+/// merely hidden.
+async fn believe_absences(ask: &Ask, shared: &Shared) -> Result<(), Refused> {
+    let served = shared.served.borrow().clone();
+    let decision = resolve(ask, &served.snapshot, Timestamp::now(), shared.policy);
+    let absent = absences(ask, &served.snapshot, &decision);
+    let believed = shared.readable.may_be_absent(&absent).await;
+    believed.map_err(Refused::Unreadable)
 }
 
 fn decide(line: &[u8], ask: &Ask, peer: SocketAddr, shared: &Shared) -> Decision {

@@ -37,8 +37,10 @@ fn running(max_connections: usize, pairs: &[(&str, &str)]) -> Running {
     let metrics = Arc::new(Metrics::register(&mut registry));
     let (sender, receiver) = watch::channel(served(pairs));
     let rows = Arc::new(Mutex::new(Rows::default()));
+    let (_, views) = watch::channel(haplane_store::View::default());
     let shared = Shared {
         served: receiver,
+        readable: Arc::new(Readable::new(false, views)),
         policy: Policy::default(),
         rows: Arc::clone(&rows),
         metrics,

@@ -163,6 +163,56 @@ async fn a_token_without_rights_at_start_answers_nobody() {
     shows(&haproxy, &rows((READY, 1), (MAINT, 1)), PATIENCE).await;
 }
 
+/// A list without the key looks whole, and nothing was known before: only asked for by name, the key
+/// is denied.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_to_all_but_one_key_at_start_does_not_bring_its_rows_back() {
+    let consul = Consul::start(Options::new().acl()).await;
+    desire(&consul).await;
+    let (launch, _) = with_token(&consul, READ_STATE).await;
+    let mut agent = launch.clone().ready().await;
+    let (haproxy, _origin) = haproxy_beside(&agent).await;
+    shows(&haproxy, &as_desired(), PATIENCE).await;
+
+    let all_but_one = format!(r#"{READ_STATE} key "haplane/state/canary" {{ policy = "deny" }}"#);
+    unmoved("a right less", &haproxy, &as_desired(), async {
+        agent.process().kill();
+        consul.set_policy("reader", &all_but_one).await;
+        agent.replace(&launch);
+        agent.becomes_ready().await;
+        for (words, answer) in [
+            ("web/a", "ready 100%"),
+            ("web/a zone", "ready 100%"),
+            ("web/c canary", "maint"),
+            ("web/b canary", ""),
+            ("canary", ""),
+        ] {
+            agent.answers(words, answer).await;
+        }
+        refuses(&agent, "denied", async || ()).await;
+        let detail = agent.json("/v1/node").await["store"]["guard"]["detail"].to_string();
+        assert!(detail.contains("the key canary"), "{detail}");
+        assert_eq!(told(&agent, "the store denies a key"), 1, "{}", agent.log());
+        assert!(
+            agent
+                .metric("haplane_refused_total{reason=\"denied_key\"}")
+                .await
+                > 0.5
+        );
+
+        consul.set_policy("reader", READ_STATE).await;
+        wake(&consul).await;
+        agent.answers("web/b canary", "drain").await;
+        eventually("no guard", PATIENCE, async || {
+            let guard = agent.json("/v1/node").await["store"]["guard"].clone();
+            if guard.is_null() { Ok(()) } else { Err(guard) }
+        })
+        .await;
+        trusts_again(&agent).await;
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn rights_taken_from_a_running_agent_change_no_row() {
     let consul = Consul::start(Options::new().acl()).await;
