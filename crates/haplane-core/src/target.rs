@@ -267,6 +267,11 @@ mod tests {
                 .refuse_unknown(&[key("zone/old"), key("canary")])
                 .is_ok()
         );
+        let nobody_asked_yet = Known {
+            rows_are_known: true,
+            ..Known::default()
+        };
+        assert!(nobody_asked_yet.refuse_unknown(&[key("canry")]).is_ok());
         let nobody = Known::default();
         assert!(
             nobody.refuse_unknown(&[key("canry")]).is_ok(),

@@ -93,7 +93,7 @@ impl Output {
     pub fn new(json: bool) -> Self {
         Self {
             json,
-            quiet_progress: !io::stderr().is_terminal(),
+            quiet_progress: !is_overwritable(),
             unfinished: Shared::new(false),
         }
     }
@@ -129,13 +129,14 @@ impl Output {
         }
         let width = terminal_width(&io::stderr()).unwrap_or(80);
         let shown: String = text.chars().take(width.saturating_sub(1)).collect();
-        Self::stderr(&format!("\r\x1b[K{shown}"));
+        // Not a colour, so `NO_COLOR` has no say in it. Nobody is left to be told of an error.
+        let _ = write!(io::stderr(), "{START_OF_LINE}{shown}");
         self.unfinished.set(true);
     }
 
     fn finish_progress(&self) {
         if self.unfinished.replace(false) {
-            Self::stderr("\r\x1b[K");
+            let _ = write!(io::stderr(), "{START_OF_LINE}");
         }
     }
 
@@ -220,6 +221,14 @@ impl Output {
 
 fn pretty(document: &Value) -> String {
     format!("{document:#}\n")
+}
+
+/// Back to the start of the line, and nothing on it.
+const START_OF_LINE: &str = "\r\x1b[K";
+
+/// Whether a line of stderr can be written again and again.
+fn is_overwritable() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// The terminal's width in columns; `None` when there is no terminal.

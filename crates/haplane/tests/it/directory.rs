@@ -269,3 +269,46 @@ fn an_old_drain_stands_out() {
     assert_eq!(show["keys"][0]["forgotten"], true);
     assert_eq!(show["keys"][1]["forgotten"], false, "it ends by itself");
 }
+
+#[test]
+fn the_documented_fields_are_those_of_the_documents() {
+    let page = include_str!("../../../../docs/json.md");
+    let folder = Folder::initialised();
+    let haplane = &folder.haplane;
+    let documents = [
+        haplane.run(&["set", "canary", "drain", "--reason", "x", "--json"]),
+        haplane.run(&["show", "--json"]),
+        haplane.run(&["ready", "canary", "--json"]),
+        haplane.run(&["canary", "--status", "--json"]),
+        haplane.run(&["wait", "--timeout", "0s", "--json"]),
+        haplane.run(&["status", "--json"]),
+        haplane.run(&["log", "--json"]),
+        haplane.run(&["init", "--json"]),
+    ];
+    let mut names = std::collections::BTreeSet::new();
+    for document in &documents {
+        fields(&document.json(), &mut names);
+    }
+    let is_said = |name: &String| {
+        page.match_indices(name.as_str()).any(|(at, _)| {
+            let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+            edge(page[..at].chars().next_back()) && edge(page[at + name.len()..].chars().next())
+        })
+    };
+    let missing: Vec<&String> = names.iter().filter(|name| !is_said(name)).collect();
+    assert!(missing.is_empty(), "docs/json.md does not name {missing:?}");
+}
+
+/// The names of all fields, at any depth.
+fn fields(value: &Value, names: &mut std::collections::BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                names.insert(name.clone());
+                fields(value, names);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| fields(item, names)),
+        _ => {}
+    }
+}
