@@ -41,13 +41,19 @@ const isProblem = (row) => PROBLEMS.has(row.verdict);
 const isUnasked = (row) => row.answer == null;
 const isOut = (row) => /^(up )?(drain|maint)/.test(row.answer ?? "");
 const desired = (row) => isUnasked(row) ? "–" : state.keys[row.decided_by] ?? (row.decided_by ? "" : "ready");
+const answered = (row) => {
+  if (isUnasked(row)) return row.enrolled === false ? "not enrolled" : "never asked";
+  return `${row.answer.trim() || "(no change)"}, ${span(row.asked_ms_ago)} ago`;
+};
+const sessions = (row) =>
+  `${row.observed?.sessions ?? "–"}${row.old_sessions ? ` + ${row.old_sessions} old` : ""}`;
 const text = (row) =>
-  `${row.row} ${row.keys.join(" ")} ${row.answer ?? ""} ${row.decided_by ?? ""} ${row.verdict} ${row.observed?.admin ?? ""} ${row.observed?.status ?? ""}`.toLowerCase();
+  `${row.row} ${row.keys.join(" ")} ${row.answer ?? answered(row)} ${row.decided_by ?? ""} ${row.verdict} ${row.observed?.admin ?? ""} ${row.observed?.status ?? ""}`.toLowerCase();
 
 const ORDERS = {
   problems: (a, b) => (RANK[a.verdict] ?? 5) - (RANK[b.verdict] ?? 5),
   name: () => 0,
-  asked: (a, b) => b.asked_ms_ago - a.asked_ms_ago,
+  asked: (a, b) => (b.asked_ms_ago ?? -1) - (a.asked_ms_ago ?? -1),
   weight: (a, b) => (a.observed?.weight ?? Infinity) - (b.observed?.weight ?? Infinity),
   sessions: (a, b) => (b.observed?.sessions ?? -1) - (a.observed?.sessions ?? -1),
 };
@@ -102,22 +108,23 @@ class RowView {
   }
 
   show(row) {
-    const [, wanted, by, answered, observed, weight, sessions, verdict] = this.cells;
+    const [, wanted, by, told, observed, weight, open, verdict] = this.cells;
     write(this.button, row.row.slice(row.row.indexOf("/") + 1));
     write(wanted, desired(row));
     wanted.className = isOut(row) ? "out" : "";
     write(by, row.decided_by ?? (isUnasked(row) ? "–" : "no key"));
     by.className = row.decided_by ? "" : "quiet";
-    write(answered, isUnasked(row) ? "never asked" : `${row.answer.trim() || "(no change)"}, ${span(row.asked_ms_ago)} ago`);
+    write(told, answered(row));
+    told.className = isUnasked(row) ? "quiet" : "";
     write(observed, row.observed ? `${row.observed.admin}, ${row.observed.status}` : "–");
     write(weight, String(row.observed?.weight ?? "–"));
-    write(sessions, String(row.observed?.sessions ?? "–"));
+    write(open, sessions(row));
     write(verdict, row.verdict);
     verdict.className = `verdict ${row.verdict}`;
     this.line.className = row.verdict;
-    const open = opened.has(this.id);
-    this.button.setAttribute("aria-expanded", String(open));
-    return open ? [this.line, this.details(row)] : [this.line];
+    const isOpen = opened.has(this.id);
+    this.button.setAttribute("aria-expanded", String(isOpen));
+    return isOpen ? [this.line, this.details(row)] : [this.line];
   }
 
   details(row) {
@@ -127,9 +134,9 @@ class RowView {
     const seen = row.observed;
     facts(this.list, [
       ["asks for", isUnasked(row) ? "nothing" : row.keys.map((key) => `${key} = ${state.keys[key] ?? "no value"}`).join(", then ")],
-      ["answer", `${row.answer.trim() || "an empty line, which changes nothing"} (from index ${row.index})`],
-      ["last asked", `${moment(row.last_asked)}, ${row.asks} times in all`],
-      ["observed", seen ? `${seen.admin}, ${seen.status}, weight ${seen.weight}, ${seen.sessions} sessions, at ${moment(seen.at)}` : "no socket is configured, so nobody looks"],
+      ["answer", isUnasked(row) ? answered(row) : `${row.answer.trim() || "an empty line, which changes nothing"} (from index ${row.index})`],
+      ["last asked", row.last_asked ? `${moment(row.last_asked)}, ${row.asks} times in all` : "never"],
+      ["observed", seen ? `${seen.admin}, ${seen.status}, weight ${seen.weight}${seen.throttle == null ? "" : `, slowstart at ${seen.throttle} %`}, ${sessions(row)} sessions, at ${moment(seen.at)}` : "nobody looks at it"],
       ["agent check", seen?.agent_status ?? "–"],
       ["why", row.why ?? meaning(row.verdict)],
     ]);

@@ -49,7 +49,12 @@ impl Agent {
 
     /// The same, on a node of this name.
     pub(crate) async fn start_as(node: &str, haplane: &Haplane) -> Self {
-        let (checks, http) = (Port::reserve(), Port::reserve());
+        Self::start_at(node, haplane, Port::reserve()).await
+    }
+
+    /// The same, with agent checks on this port.
+    pub(crate) async fn start_at(node: &str, haplane: &Haplane, checks: Port) -> Self {
+        let http = Port::reserve();
         let mut command = haplane.command(&["agent", "--node", node]);
         command
             .args(["--listen", &checks.address().to_string()])

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use haplane_testkit::agent_peer::ask;
 use haplane_testkit::browser::{Browser, Scheme};
+use haplane_testkit::haproxy::{Config, Haproxy, Version};
+use haplane_testkit::ports::Port;
 
 use crate::agent::{Agent, Folder};
 
@@ -68,6 +70,64 @@ async fn the_node_page_follows_what_happens_and_can_be_worked_by_keyboard() {
     browser
         .until("document.querySelectorAll('main tbody tr').length === 5")
         .await;
+    assert_eq!(browser.complaints(), &[] as &[String]);
+}
+
+#[tokio::test]
+async fn the_node_page_shows_what_haproxy_does() {
+    let folder = Folder::new();
+    let haplane = folder.haplane();
+    let checks = Port::reserve();
+    let haproxy = Haproxy::start(
+        Version::V28,
+        Config::new(&format!(
+            "defaults\n mode http\n timeout connect 1s\n timeout client 5s\n timeout server 5s\n\
+             backend web\n default-server weight 100 agent-inter 200ms agent-addr 127.0.0.1 agent-port {checks}\n \
+             server a 127.0.0.1:9 agent-check agent-send \"web/a\\n\"\n \
+             server b 127.0.0.1:9 agent-check agent-send \"web/b\\n\"\n \
+             server left-out 127.0.0.1:9\n"
+        )),
+    )
+    .await;
+    let socket = haproxy.user_socket().display().to_string();
+    let observing = haplane.with("HAPLANE_HAPROXY_SOCKET", &socket);
+    let agent = Agent::start_at("lb-01", &observing, checks).await;
+    haplane.run(&["set", "web/b", "drain", "--force"]).exits(0);
+    let mut browser = Browser::start().await;
+    browser.look_as(1200, 800, Scheme::Dark).await;
+    browser.goto(&agent.page()).await;
+    let row = |name: &str, expected: &str| {
+        format!(
+            "[...document.querySelectorAll('main tr')].some((row) => row.innerText.startsWith('{name}') \
+             && /{expected}/.test(row.innerText.replace(/\\s+/g, ' ')))"
+        )
+    };
+    browser
+        .until(&row(
+            "b",
+            "drain web.b drain, .* drain, DRAIN .* 100 0 .*converged",
+        ))
+        .await;
+    browser
+        .until(&row(
+            "a",
+            "ready no key ready 100%, .* ready, .* 100 0 .*converged",
+        ))
+        .await;
+    browser.until(&row("left-out", "– – not enrolled")).await;
+
+    // Somebody works on the socket, and HAProxy asks no more.
+    haproxy.command("disable agent web/a").await;
+    haproxy.command("set server web/a state maint").await;
+    browser
+        .until("document.querySelector('#count-problems').textContent === '1'")
+        .await;
+    let first = browser.text("main tbody tr").await;
+    assert!(first.starts_with('a'), "problems first: {first}");
+    browser.press("j").await;
+    browser.press("Enter").await;
+    browser.until("!!document.querySelector('tr.more')").await;
+    browser.picture(&picture("node-observed-dark")).await;
     assert_eq!(browser.complaints(), &[] as &[String]);
 }
 

@@ -159,7 +159,7 @@ async function explain(row) {
     [key.key], [key.value == null ? "nothing" : key.valid ? key.value : `${key.value} (no state)`, key.decides ? "out" : "quiet"],
     [key.by ?? ""], [ago(key.since)])));
   arrange(at("why-nodes"), why.nodes.map((node) => cells(
-    [node.node], [`${node.answer.trim()}, ${span(node.asked_ms_ago)} ago`],
+    [node.node], [node.answer ? `${node.answer.trim()}, ${span(node.asked_ms_ago)} ago` : "never asked"],
     [node.observed ? `${node.observed.admin}, ${node.observed.status}, weight ${node.observed.weight}, ${node.observed.sessions} sessions` : "not observed"],
     [`${node.verdict}${node.why ? `: ${node.why}` : ""}`, `verdict ${node.verdict}`])));
 }
