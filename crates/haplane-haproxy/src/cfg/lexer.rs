@@ -11,6 +11,9 @@ use super::environment::{Environment, Pseudo};
 /// As many words as HAProxy takes from one line.
 pub const MAX_WORDS: usize = 64;
 
+/// As many bytes as variables may add to one line.
+const MAX_FROM_VARIABLES: usize = 1 << 20;
+
 /// One word of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
@@ -64,6 +67,9 @@ pub(super) enum FaultKind {
     /// `${NAME[` without `*]`.
     #[error("`[` in a variable is only understood as `[*]`")]
     WordExpansion,
+    /// Variables made of variables made of variables: HAProxy's memory has no bound for them, ours has.
+    #[error("not read: the variables on this line come to more than {MAX_FROM_VARIABLES} bytes")]
+    TooMuchFromVariables,
     /// More words than HAProxy takes.
     #[error("HAProxy takes at most {MAX_WORDS} words from one line")]
     TooManyWords,
@@ -79,6 +85,7 @@ pub(super) fn lex(line: &[u8], environment: &Environment, pseudo: &Pseudo<'_>) -
         single: None,
         double: None,
         word: WordBuilder::default(),
+        from_variables: 0,
         lexed: Lexed::default(),
     };
     lexer.skip_blanks();
@@ -111,6 +118,7 @@ struct Lexer<'a> {
     /// Where the open double quote stands.
     double: Option<usize>,
     word: WordBuilder,
+    from_variables: usize,
     lexed: Lexed,
 }
 
@@ -252,6 +260,12 @@ impl Lexer<'_> {
             self.at += 1;
         }
         self.word.from_variable = true;
+        self.from_variables = self
+            .from_variables
+            .saturating_add(value.as_ref().map_or(0, Vec::len));
+        if self.from_variables > MAX_FROM_VARIABLES {
+            return Err(fault(FaultKind::TooMuchFromVariables, name_start));
+        }
         match value {
             Some(value) if expand => self.expand(&value),
             Some(value) => {

@@ -84,27 +84,25 @@ pub(super) fn finding(config: &Config, finding: &Finding) -> String {
 
 /// The part of a long line that holds the column, and what stands before it there.
 fn window(line: &str, column: usize) -> (String, String) {
-    let characters: Vec<char> = line
-        .chars()
-        .map(|c| {
-            if c.is_control() && c != '\t' {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
-        .collect();
     let start = if column < SHOWN {
         0
     } else {
         column - SHOWN / 2
     };
-    let shown: String = characters.iter().skip(start).take(SHOWN).collect();
-    let before: String = characters
-        .iter()
+    let printable = |c: char| {
+        if c.is_control() && c != '\t' {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
+    let shown: String = line
+        .chars()
         .skip(start)
-        .take(column.saturating_sub(start))
+        .take(SHOWN)
+        .map(printable)
         .collect();
+    let before: String = shown.chars().take(column.saturating_sub(start)).collect();
     (shown, before)
 }
 
