@@ -37,6 +37,12 @@ pub(super) fn plan(config: &Config, row: Row<'_>, wanted: &Wanted) -> Outcome {
     if edits.is_empty() {
         return Outcome::AlreadyEnrolled;
     }
+    if edits.iter().any(|edit| follows_backslash(config, edit)) {
+        return Outcome::Left(
+            "its last word ends with a backslash, which would take the blank behind it for its own"
+                .to_owned(),
+        );
+    }
     let added: usize = edits
         .iter()
         .map(|edit| edit.text.split_whitespace().count())
@@ -48,6 +54,16 @@ pub(super) fn plan(config: &Config, row: Row<'_>, wanted: &Wanted) -> Outcome {
         ));
     }
     Outcome::Edits(edits)
+}
+
+/// Whether the byte before an edit would change what the edit's first byte means.
+fn follows_backslash(config: &Config, edit: &Edit) -> bool {
+    let line = config
+        .files()
+        .get(edit.span.file.index())
+        .map_or(&[][..], |file| file.line(edit.span.line));
+    let before = (edit.span.start as usize).checked_sub(1);
+    before.and_then(|at| line.get(at)) == Some(&b'\\')
 }
 
 /// Whether a row asks as wanted: the check after the edits.

@@ -137,7 +137,7 @@ fn what_is_left_alone_is_listed_with_its_reason() {
                 server o 192.0.2.1:80 agent-check agent-port 5555 agent-send \"load\\n\"\n \
                 server n 192.0.2.1:80 no-agent-check\n server \"v${X-1}\" 192.0.2.1:80\n\
                 .if feature(QUIC)\n server q 192.0.2.1:80\n.endif\n.if 0\n server z 192.0.2.1:80\n.endif\n\
-                backend off\n disabled\n server x 192.0.2.1:80\n";
+                backend off\n disabled\n server x 192.0.2.1:80\nbackend odd\n server y 192.0.2.1:80 cookie \\\n";
     let plan = plan(text);
     assert!(plan.edits.is_empty(), "{plan:#?}");
     let left: Vec<_> = plan
@@ -154,6 +154,7 @@ fn what_is_left_alone_is_listed_with_its_reason() {
         "web/v1: its name depends on an environment variable",
         "web/q: it stands in a branch of .if that cannot be decided",
         "off/x: its backend is disabled",
+        "odd/y: its last word ends with a backslash",
         "z: it stands in a branch of .if that is not taken",
     ];
     assert_eq!(left.len(), starts.len(), "{left:#?}");

@@ -379,6 +379,19 @@ fn bounds() {
 }
 
 #[test]
+fn variables_made_of_variables_are_bounded() {
+    let config = parse(&format!(
+        "global\n setenv A x\n{}",
+        " setenv A \"$A$A\"\n".repeat(40)
+    ));
+    let told = remarks(&config);
+    assert!(
+        told[0].contains("the variables on this line come to more than 1048576 bytes"),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn ten_thousand_servers() {
     let mut text = String::from("defaults\n default-server inter 2s\nbackend web\n");
     for number in 0..10_000 {
