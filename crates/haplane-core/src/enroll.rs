@@ -4,9 +4,10 @@
 //! in force is not written again, so a second run changes nothing. What is left alone is listed with its reason. Before
 //! anything is handed out, the edited text is read back: each row must ask as planned, and nothing else may have changed.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use haplane_haproxy::cfg::{Config, Context, Row, Span};
+use haplane_haproxy::cfg::{Activity, Config, Context, FileId, Row, Severity, SourceFile, Span};
 
 use crate::glob::Glob;
 use crate::key::Key;
@@ -14,6 +15,9 @@ use crate::key::Key;
 mod line;
 mod remove;
 mod words;
+
+/// Each round of reading back takes lines out; a line taken out can hardly make another one wrong.
+const ROUNDS: usize = 5;
 
 /// What to enroll and how: a groups.toml, understood.
 #[derive(Clone, Debug)]
@@ -109,19 +113,10 @@ pub enum EnrollError {
 pub fn enroll(config: &Config, context: &Context, wanted: &Wanted) -> Result<Plan, EnrollError> {
     check_input(config, wanted)?;
     let mut plan = Plan::default();
-    for (backend, server) in config
-        .backends()
-        .iter()
-        .flat_map(|one| one.servers.iter().map(move |server| (one, server)))
-    {
-        let row = Row {
-            backend,
-            server,
-            number: None,
-        };
+    for row in lines_of(config) {
         match line::plan(config, row, wanted) {
             line::Outcome::Edits(edits) => {
-                plan.changed.push((server.span, name_of(row)));
+                plan.changed.push((row.server.span, name_of(row)));
                 plan.edits.extend(edits);
             }
             line::Outcome::AlreadyEnrolled => plan.unchanged += 1,
@@ -129,8 +124,8 @@ pub fn enroll(config: &Config, context: &Context, wanted: &Wanted) -> Result<Pla
         }
     }
     tell_inactive(config, &mut plan);
-    read_back(config, context, &plan, |edited, name| {
-        line::is_as_wanted(edited, name, wanted)
+    keep_what_reads_back(config, context, &mut plan, |row, name| {
+        line::is_as_wanted(row, name, wanted)
     })?;
     Ok(plan)
 }
@@ -143,22 +138,13 @@ pub fn enroll(config: &Config, context: &Context, wanted: &Wanted) -> Result<Pla
 pub fn remove(config: &Config, context: &Context, wanted: &Wanted) -> Result<Plan, EnrollError> {
     check_input(config, wanted)?;
     let mut plan = Plan::default();
-    for (backend, server) in config
-        .backends()
-        .iter()
-        .flat_map(|one| one.servers.iter().map(move |server| (one, server)))
-    {
-        let row = Row {
-            backend,
-            server,
-            number: None,
-        };
+    for row in lines_of(config) {
         match remove::plan(config, row, wanted) {
             Some(edits) => {
-                plan.changed.push((server.span, name_of(row)));
+                plan.changed.push((row.server.span, name_of(row)));
                 plan.edits.extend(edits);
             }
-            None if server.settings.agent.enabled.value => {
+            None if row.server.settings.agent.enabled.value => {
                 plan.left_alone.push(left(
                     row,
                     "its agent-check was not put there by an enrolment".to_owned(),
@@ -167,11 +153,8 @@ pub fn remove(config: &Config, context: &Context, wanted: &Wanted) -> Result<Pla
             None => plan.unchanged += 1,
         }
     }
-    read_back(config, context, &plan, |edited, name| {
-        edited
-            .iter()
-            .filter(|row| name_of(**row) == name)
-            .all(|row| row.server.settings.agent.send.is_none())
+    keep_what_reads_back(config, context, &mut plan, |row, name| {
+        name_of(row) == name && row.server.settings.agent.send.is_none()
     })?;
     Ok(plan)
 }
@@ -211,7 +194,6 @@ fn left(row: Row<'_>, reason: String) -> LeftAlone {
 }
 
 fn check_input(config: &Config, wanted: &Wanted) -> Result<(), EnrollError> {
-    use haplane_haproxy::cfg::Severity;
     let error = config
         .diagnostics()
         .iter()
@@ -255,7 +237,6 @@ fn check_input(config: &Config, wanted: &Wanted) -> Result<(), EnrollError> {
 
 /// Server lines in branches that are not taken are not looked at, which may surprise.
 fn tell_inactive(config: &Config, plan: &mut Plan) {
-    use haplane_haproxy::cfg::Activity;
     let inactive = config.lines().iter().filter(|line| {
         line.activity == Activity::Inactive
             && matches!(line.keyword(), "server" | "server-template")
@@ -269,50 +250,74 @@ fn tell_inactive(config: &Config, plan: &mut Plan) {
     }
 }
 
-/// Reads the edited text as HAProxy would and holds it to the plan.
-fn read_back(
+/// Takes lines out of the plan that would not read as planned, until all that is left does.
+///
+/// That happens where the end of a line is not what it seems: a variable that is not set here swallows the quotation mark
+/// behind it, and what follows.
+fn keep_what_reads_back(
+    config: &Config,
+    context: &Context,
+    plan: &mut Plan,
+    as_planned: impl Fn(Row<'_>, &str) -> bool,
+) -> Result<(), EnrollError> {
+    for _ in 0..ROUNDS {
+        let wrong = lines_read_otherwise(config, context, plan, &as_planned);
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let is_wrong = |span: &Span| wrong.contains(&(span.file, span.line));
+        plan.edits.retain(|edit| !is_wrong(&edit.span));
+        for (span, name) in plan.changed.extract_if(.., |(span, _)| is_wrong(span)) {
+            let reason = "the edited line would not read as planned: edit it by hand".to_owned();
+            plan.left_alone.push(LeftAlone { span, name, reason });
+        }
+    }
+    let first = plan
+        .changed
+        .first()
+        .map_or_else(String::new, |(_, name)| name.clone());
+    Err(EnrollError::NotAsPlanned(first))
+}
+
+/// The changed lines that do not read as planned, and those that HAProxy would refuse.
+fn lines_read_otherwise(
     config: &Config,
     context: &Context,
     plan: &Plan,
-    as_planned: impl Fn(&[Row<'_>], &str) -> bool,
-) -> Result<(), EnrollError> {
+    as_planned: &impl Fn(Row<'_>, &str) -> bool,
+) -> HashSet<(FileId, u32)> {
     let files = config.files().iter().zip(apply(config, &plan.edits));
     let files = files
-        .map(|(file, bytes)| haplane_haproxy::cfg::SourceFile::new(file.name(), bytes))
+        .map(|(file, bytes)| SourceFile::new(file.name(), bytes))
         .collect();
     let edited = Config::parse(files, context);
-    let wrong = |place: String| Err(EnrollError::NotAsPlanned(place));
-    if let Some(diagnostic) = edited
+    let errors = edited
         .diagnostics()
         .iter()
-        .find(|one| one.severity == haplane_haproxy::cfg::Severity::Error)
-    {
-        return wrong(format!(
-            "{}: {}",
-            edited.locate(diagnostic.span),
-            diagnostic.message
-        ));
-    }
-    let rows: Vec<Row<'_>> = edited
-        .backends()
-        .iter()
-        .flat_map(|backend| {
-            backend.servers.iter().map(move |server| Row {
-                backend,
-                server,
-                number: None,
-            })
-        })
+        .filter(|one| one.severity == Severity::Error);
+    let mut wrong: HashSet<(FileId, u32)> = errors
+        .map(|error| (error.span.file, error.span.line))
+        .collect();
+    let rows: HashMap<(FileId, u32), Row<'_>> = lines_of(&edited)
+        .map(|row| ((row.server.span.file, row.server.span.line), row))
         .collect();
     for (span, name) in &plan.changed {
-        let of_line: Vec<Row<'_>> = rows
-            .iter()
-            .filter(|row| (row.server.span.file, row.server.span.line) == (span.file, span.line))
-            .copied()
-            .collect();
-        if of_line.is_empty() || !as_planned(&of_line, name) {
-            return wrong(format!("{} ({name})", config.locate(*span)));
+        let place = (span.file, span.line);
+        if !rows.get(&place).is_some_and(|row| as_planned(*row, name)) {
+            wrong.insert(place);
         }
     }
-    Ok(())
+    wrong
+}
+
+/// The server and template lines of all backends.
+fn lines_of(config: &Config) -> impl Iterator<Item = Row<'_>> {
+    let backends = config.backends().iter();
+    backends.flat_map(|backend| {
+        backend.servers.iter().map(move |server| Row {
+            backend,
+            server,
+            number: None,
+        })
+    })
 }

@@ -67,22 +67,20 @@ fn follows_backslash(config: &Config, edit: &Edit) -> bool {
 }
 
 /// Whether a row asks as wanted: the check after the edits.
-pub(super) fn is_as_wanted(rows: &[Row<'_>], name: &str, wanted: &Wanted) -> bool {
-    rows.iter().all(|row| {
-        let agent = &row.server.settings.agent;
-        name_of(*row) == name
-            && agent.enabled.value
-            && agent
-                .port
-                .as_ref()
-                .is_some_and(|port| port.value == wanted.agent_port)
-            && has_address(*row, wanted)
-            && parse_millis(&wanted.agent_inter) == Ok(agent.inter.value)
-            && agent
-                .send
-                .as_ref()
-                .is_some_and(|send| words::line_for(*row, wanted) == Ok(send.value.clone()))
-    })
+pub(super) fn is_as_wanted(row: Row<'_>, name: &str, wanted: &Wanted) -> bool {
+    let agent = &row.server.settings.agent;
+    name_of(row) == name
+        && agent.enabled.value
+        && agent
+            .port
+            .as_ref()
+            .is_some_and(|port| port.value == wanted.agent_port)
+        && has_address(row, wanted)
+        && parse_millis(&wanted.agent_inter) == Ok(agent.inter.value)
+        && agent
+            .send
+            .as_ref()
+            .is_some_and(|send| words::line_for(row, wanted) == Ok(send.value.clone()))
 }
 
 fn has_address(row: Row<'_>, wanted: &Wanted) -> bool {

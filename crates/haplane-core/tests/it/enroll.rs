@@ -163,6 +163,21 @@ fn what_is_left_alone_is_listed_with_its_reason() {
     }
 }
 
+/// An unset variable swallows the quotation mark behind it and glues on what follows.
+#[test]
+fn a_line_that_would_read_otherwise_is_left_alone_and_the_others_are_not() {
+    let text = "backend web\n server a \"192.0.2.1:80${NOT_SET}\"\n server b 192.0.2.1:80\n";
+    let plan = plan(text);
+    assert_eq!(plan.left_alone.len(), 1, "{plan:#?}");
+    assert!(
+        plan.left_alone[0]
+            .reason
+            .contains("would not read as planned")
+    );
+    assert_eq!(plan.changed.len(), 1);
+    assert_eq!(plan.changed[0].1, "web/b");
+}
+
 #[test]
 fn a_line_has_room_for_sixty_four_words() {
     let line = |words: usize| {
