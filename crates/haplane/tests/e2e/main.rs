@@ -37,3 +37,4 @@ mod observer_verdicts;
 mod proof;
 mod seed;
 mod sync_commands;
+mod sync_with_agent;
