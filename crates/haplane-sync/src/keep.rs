@@ -131,9 +131,8 @@ impl Keeper {
                 match self.process.round(&socket, &backend, pool).await {
                     Ok(round) => turn = turn.max(self.note(pool, &round, began)),
                     Err(error) => {
-                        if matches!(error, RoundError::NoList) {
-                            turn = turn.max(Turn::UnderWay);
-                        }
+                        let waits = matches!(error, RoundError::NoList);
+                        turn = turn.max(if waits { Turn::UnderWay } else { Turn::Calm });
                         self.failed(&pool.settings.name, &error);
                     }
                 }
@@ -229,7 +228,10 @@ impl Keeper {
                 .or_insert_with(PoolStatus::default)
                 .error = Some(text.clone());
         });
-        self.say(pool, &text);
+        // A source that gives no list says so itself, once it has failed.
+        if !matches!(error, RoundError::NoList) {
+            self.say(pool, &text);
+        }
     }
 
     /// A failure is said when it begins or changes, and then once a minute.

@@ -332,7 +332,8 @@ impl<'a> Planner<'a> {
             .iter()
             .filter(|instance| !self.taken.contains(&instance.endpoint))
             .collect();
-        waiting.sort_by_key(|instance| (self.waiting_since(instance), instance.id.clone()));
+        // Whoever waits longest, and of those the first of the list.
+        waiting.sort_by_key(|instance| self.waiting_since(instance));
         let damped: BTreeSet<_> = wanted.damped.iter().collect();
         let mut room = match &self.policy.mode {
             Mode::Slots => Room::slots(self.memory, &self.free, &self.leaving),

@@ -120,16 +120,17 @@ pub async fn watch(
     }
 }
 
-/// The folder is watched, not the file: an atomic replacement is another file.
+/// The folder is watched, not the file: an atomic replacement is another file, and a mounted ConfigMap is replaced by
+/// its `..data`.
 fn watcher(path: &Path, changed: mpsc::Sender<()>) -> notify::Result<notify::RecommendedWatcher> {
     let name = path.file_name().map(std::ffi::OsStr::to_owned);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let is_ours = |path: &PathBuf| {
+            path.file_name() == name.as_deref()
+                || path.file_name().is_some_and(|name| name == "..data")
+        };
         let ours = event.as_ref().map_or(true, |event| {
-            !event.kind.is_access()
-                && event
-                    .paths
-                    .iter()
-                    .any(|path| path.file_name() == name.as_deref())
+            !event.kind.is_access() && event.paths.iter().any(is_ours)
         });
         if ours {
             // One mark is enough: a full channel already holds it.

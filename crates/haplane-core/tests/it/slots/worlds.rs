@@ -1,5 +1,6 @@
-//! Many random worlds. `HAPLANE_WORLDS=1000000 cargo nextest run -p haplane-core worlds` for a long night; a failure
-//! names its seed, and `HAPLANE_WORLD=<seed>` runs that one alone.
+//! Many random worlds. For a long night, where nothing ends a test after a few minutes:
+//! `HAPLANE_WORLDS=1000000 cargo test --release -p haplane-core --test it worlds`. A failure names its seed, and
+//! `HAPLANE_WORLD=<seed>` runs that one alone.
 
 use super::chaos::{Chaos, Rough};
 
