@@ -50,6 +50,7 @@ fn one_pool<'a>(
         "last_change": wall(board, standing.last_change),
         "refused": refused,
         "duplicates": standing.twins,
+        "flapping": flapping(board, pool),
         "processes": processes,
     })
 }
@@ -127,6 +128,23 @@ fn slot_view(board: &Board, pool: &Pool, slot: &SlotView) -> Value {
         "flaps": flaps,
         "transitions": slot.history.iter().map(|transition| transition_view(board, transition)).collect::<Vec<_>>(),
     })
+}
+
+/// Who comes and goes too often to be given a slot, with its last comings and goings.
+fn flapping(board: &Board, pool: &Pool) -> Vec<Value> {
+    let damped = pool
+        .wanted(board.clock.now())
+        .map(|wanted| wanted.damped)
+        .unwrap_or_default();
+    let one = |id: &haplane_core::slots::InstanceId| {
+        let flaps: Vec<_> = pool
+            .flaps(id)
+            .iter()
+            .map(|flap| json!({ "at": wall(board, flap.at), "came": flap.came }))
+            .collect();
+        json!({ "instance": id.as_str(), "transitions": flaps })
+    };
+    damped.iter().map(one).collect()
 }
 
 fn transition_view(board: &Board, transition: &Transition) -> Value {

@@ -232,3 +232,41 @@ async fn a_token_that_loses_its_permission() {
     stays(&stage, 3).await;
     stage.stop().await;
 }
+
+/// Who comes and goes waits until it stays; the others are served as ever.
+#[tokio::test]
+async fn a_flapping_instance_is_damped() {
+    let mut stage = Stage::new(Version::V28, Slots::plain(8)).await;
+    let origins = origins(4);
+    let (steady, flapping) = (refs(&origins[..3]), &origins[3]);
+    let all: Vec<_> = steady.iter().copied().chain([flapping]).collect();
+    stage.list(&steady);
+    stage.start(
+        "",
+        "flap_times = 2\nflap_window = \"1m\"\nflap_stay = \"1s\"",
+    );
+    stage.serves(&steady).await;
+    stage.list(&all);
+    stage.serves(&all).await;
+    stage.list(&steady);
+    stage.serves(&steady).await;
+    stage.list(&all);
+    let pool = eventually("it is damped", PATIENCE, || async {
+        let pool = stage.pool().await;
+        if pool["flapping"][0]["instance"] == "i3" {
+            Ok(pool)
+        } else {
+            Err(pool)
+        }
+    })
+    .await;
+    let transitions = pool["flapping"][0]["transitions"].as_array().unwrap();
+    let came: Vec<_> = transitions
+        .iter()
+        .map(|flap| flap["came"].as_bool().unwrap())
+        .collect();
+    assert_eq!(came, [true, false, true]);
+    assert_eq!(stage.in_rotation().await.len(), 3);
+    stage.serves(&all).await;
+    stage.stop().await;
+}

@@ -140,6 +140,16 @@ fn about(pool: &Value, now: Timestamp) -> Vec<String> {
             text(line, "why")
         ));
     }
+    for flapping in list(pool, "flapping") {
+        let came = list(flapping, "transitions")
+            .iter()
+            .filter(|flap| flap["came"] == true)
+            .count();
+        lines.push(format!(
+            "{NOTABLE}{name}: {} came {came} times of late, and waits until it stays{NOTABLE:#}",
+            text(flapping, "instance")
+        ));
+    }
     for process in list(pool, "processes") {
         let socket = text(process, "socket");
         if let Some(error) = process["error"].as_str() {
@@ -151,11 +161,6 @@ fn about(pool: &Value, now: Timestamp) -> Vec<String> {
                 text(homeless, "instance"),
                 text(homeless, "address"),
                 ago(homeless, "since", now)
-            ));
-        }
-        for damped in list(process, "damped").iter().filter_map(Value::as_str) {
-            lines.push(format!(
-                "{NOTABLE}{name}: {damped} comes and goes, and waits until it stays{NOTABLE:#}"
             ));
         }
         if let Some(seconds) = process["time_to_full_s"]
