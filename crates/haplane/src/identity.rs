@@ -1,6 +1,10 @@
 //! Who runs a command, where, and what was typed: what a log entry says of it.
 
 use std::env;
+use std::ffi::OsString;
+
+/// The most characters of a command line that a log entry keeps.
+const MAX_COMMAND: usize = 2_000;
 
 /// The author of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +19,7 @@ pub struct Identity {
 
 impl Identity {
     /// Who runs this process.
-    pub fn of_this_process(words: &[String]) -> Self {
+    pub fn of_this_process(words: &[OsString]) -> Self {
         let named = |variable: &str| env::var(variable).ok().filter(|name| !name.is_empty());
         let by = named("SUDO_USER").or_else(|| named("USER"));
         Self {
@@ -34,17 +38,18 @@ pub fn host_name() -> String {
         .into_owned()
 }
 
-/// The words as a shell would take them again.
-fn as_typed(words: &[String]) -> String {
-    let program = words.first().map_or("haplane", |path| {
-        path.rsplit_once('/')
-            .map_or(path.as_str(), |(_, name)| name)
+/// The words as a shell would take them again; of a very long command line the beginning.
+fn as_typed(words: &[OsString]) -> String {
+    let mut words = words.iter().map(|word| word.to_string_lossy());
+    let program = words.next().unwrap_or_default();
+    let name = program.rsplit_once('/').map_or(&*program, |(_, name)| name);
+    let typed = words.fold(name.to_owned(), |typed, word| {
+        format!("{typed} {}", quoted(&word))
     });
-    let rest = words.iter().skip(1).map(|word| quoted(word));
-    std::iter::once(program.to_owned())
-        .chain(rest)
-        .collect::<Vec<_>>()
-        .join(" ")
+    match typed.char_indices().nth(MAX_COMMAND) {
+        Some((end, _)) => format!("{}…", typed.get(..end).unwrap_or_default()),
+        None => typed,
+    }
 }
 
 fn quoted(word: &str) -> String {
@@ -62,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_command_is_kept_as_typed() {
-        let words: Vec<String> = [
+        let words = [
             "/usr/bin/haplane",
             "drain",
             "web/*",
@@ -70,11 +75,12 @@ mod tests {
             "it's late",
             "",
         ]
-        .map(str::to_owned)
-        .to_vec();
+        .map(OsString::from);
         assert_eq!(
             as_typed(&words),
             r"haplane drain 'web/*' --reason 'it'\''s late' ''"
         );
+        let long = [OsString::from("haplane"), OsString::from("é".repeat(5_000))];
+        assert_eq!(as_typed(&long).chars().count(), MAX_COMMAND + 1);
     }
 }

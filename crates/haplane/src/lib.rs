@@ -26,8 +26,9 @@ pub mod writer;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
+use clap::{ArgMatches, FromArgMatches};
 use clap_complete::CompleteEnv;
+use haplane_daemon::Settings;
 
 use cli::{Cli, Command};
 use config::Source;
@@ -50,56 +51,57 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         Err(error) => return not_parsed(&error, &Output::new(false)).into(),
     }
     let wants_json = words.iter().any(|word| word == "--json");
-    let identity_words: Vec<String> = words
-        .iter()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
+    let identity = Identity::of_this_process(&words);
     let parsed = cli::command()
         .try_get_matches_from(words)
         .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
-    let (cli, matches) = match parsed {
-        Ok(parsed) => parsed,
-        Err(error) => return not_parsed(&error, &Output::new(wants_json)).into(),
-    };
-    let output = Output::new(cli.common.json);
-    if let Some(exit) = without_settings(&cli, &output) {
-        return exit.into();
+    match parsed {
+        Ok((cli, matches)) => carry_out(&cli, &matches, identity).into(),
+        Err(error) => not_parsed(&error, &Output::new(wants_json)).into(),
     }
-    let read = Source::read(
-        cli.common.config.clone(),
-        cli.common.env.as_deref(),
-        &matches,
-    )
-    .and_then(|source| Ok((source.settings()?, source)));
+}
+
+/// Each command reads no more than it needs: some no configuration, some no store.
+fn carry_out(cli: &Cli, matches: &ArgMatches, identity: Identity) -> Exit {
+    let output = Output::new(cli.common.json);
+    if let Some(exit) = without_settings(cli, &output) {
+        return exit;
+    }
+    let file = cli.common.config.clone();
+    let read = Source::read(file, cli.common.env.as_deref(), matches)
+        .and_then(|source| Ok((source.settings()?, source)));
     let (settings, source) = match read {
         Ok(read) => read,
         Err(failure) => {
             if let Command::Seed(options) = &cli.command {
                 command::seed::leave_nothing_old(options, &output);
             }
-            return output.failure(&failure).into();
+            return output.failure(&failure);
         }
     };
-    if let Command::Agent(options) = &cli.command {
-        return command::agent::run(settings, &source, options, &output).into();
+    if let Some(exit) = without_session(cli, &settings, &source, &output) {
+        return exit;
     }
-    match &cli.command {
-        Command::Sync(options) => {
-            return command::sync::run(&settings, &source, options, &output).into();
-        }
-        Command::Slots(options) => {
-            return command::slots::run(&settings, &source, options, &output).into();
-        }
-        _ => {}
-    }
-    if let Command::Seed(options) = &cli.command {
-        return command::seed::run(&settings, &cli.common, options, &output).into();
-    }
-    let identity = Identity::of_this_process(&identity_words);
     match Session::open(settings, &cli.common, output, identity) {
-        Ok(session) => in_session(&session, &cli.command).into(),
-        Err((output, failure)) => output.failure(&failure).into(),
+        Ok(session) => in_session(&session, &cli.command),
+        Err((output, failure)) => output.failure(&failure),
     }
+}
+
+/// The daemons, and what asks them: they open what they need by themselves.
+fn without_session(
+    cli: &Cli,
+    settings: &Settings,
+    source: &Source,
+    output: &Output,
+) -> Option<Exit> {
+    Some(match &cli.command {
+        Command::Agent(options) => command::agent::run(settings.clone(), source, options, output),
+        Command::Sync(options) => command::sync::run(settings, source, options, output),
+        Command::Slots(options) => command::slots::run(settings, source, options, output),
+        Command::Seed(options) => command::seed::run(settings, &cli.common, options, output),
+        _ => return None,
+    })
 }
 
 fn in_session(session: &Session, command: &Command) -> Exit {

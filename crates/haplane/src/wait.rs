@@ -15,7 +15,7 @@ use crate::output::{BAD, Cell, GOOD, Output, Report, Table};
 
 /// Between two rounds, at first and at most: a write takes one check interval, mostly two seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// However little time is left, an agent gets this long to answer.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
