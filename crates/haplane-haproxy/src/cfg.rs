@@ -17,6 +17,8 @@
 //! know (a condition about the build, a keyword of a newer version) is told too, and never taken for an error.
 
 mod address;
+mod branches;
+mod build;
 mod conditions;
 mod diagnostics;
 mod environment;
@@ -73,7 +75,7 @@ impl Config {
             &mut diagnostics,
         );
         let sections = sections::group(&lines);
-        let (global, backends) = model::build(&lines, &sections, &mut diagnostics);
+        let (global, backends) = build::build(&lines, &sections, &mut diagnostics);
         let mut diagnostics = diagnostics.into_list();
         diagnostics.sort_by_key(|diagnostic| diagnostic.span);
         Self {

@@ -51,13 +51,16 @@ fn compare(row: Row<'_>, key: &RowKey, shown: &ServerRow, findings: &mut Finding
     let mut differs = |what: &str, running: String, configured: String| {
         differences.push(format!("{what} {running} (configured: {configured})"));
     };
-    if let (Address::Ip(configured), Some(address)) = (&row.server.address, shown.address)
-        && *configured != address
-    {
-        differs("address", address.to_string(), configured.to_string());
-    }
-    if shown.port != row.server.port.shown() {
-        differs("port", shown.port.to_string(), row.server.port.to_string());
+    // A slot has its address from whoever filled it: that is what a template is for.
+    if row.server.template.is_none() {
+        if let (Address::Ip(configured), Some(address)) = (&row.server.address, shown.address)
+            && *configured != address
+        {
+            differs("address", address.to_string(), configured.to_string());
+        }
+        if shown.port != row.server.port.shown() {
+            differs("port", shown.port.to_string(), row.server.port.to_string());
+        }
     }
     if shown.iweight != settings.weight.value {
         differs(

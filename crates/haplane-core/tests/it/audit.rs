@@ -574,6 +574,14 @@ fn the_running_process_against_the_files() {
             .collect::<Vec<_>>()
     };
     assert!(running(ROWS).is_empty(), "{:#?}", running(ROWS));
+    let filled = ROWS
+        .replace("s1 127.0.0.1 0 5", "s1 192.0.2.50 2 4")
+        .replace("- 1 -", "- 8005 -");
+    assert!(
+        running(&filled).is_empty(),
+        "a filled slot: {:#?}",
+        running(&filled)
+    );
     let changed = ROWS
         .replace("1 a 192.0.2.1 2 0 10 10", "1 a 192.0.2.7 2 0 10 20")
         .replace("0 2 6 22 0 0 - 80", "0 2 6 18 0 0 - 81")

@@ -3,6 +3,7 @@
 //! This is the part of HAProxy's reading that is the same for every section: lexing, `.if` … `.endif`, messages, `no` and
 //! `default` before a keyword, where a section begins, and the environment that `global` may change on the way.
 
+use super::branches::{Block, branch_activity};
 use super::conditions::{Known, Truth, decide};
 use super::diagnostics::Diagnostics;
 use super::environment::{Environment, Pseudo};
@@ -152,18 +153,6 @@ struct Reader<'a> {
     words: usize,
     /// What `${.SECTION}` is.
     section_name: Option<String>,
-}
-
-/// One `.if` that is open.
-struct Block {
-    line: u32,
-    /// Whether the lines around the block count.
-    outside: Activity,
-    /// Whether the lines of the present branch count.
-    inside: Activity,
-    /// Whether a branch before this one was taken, or may have been.
-    taken: Truth,
-    in_else: bool,
 }
 
 /// What a file's reading carries from line to line.
@@ -478,32 +467,6 @@ impl Reader<'_> {
             "resetenv" => self.environment.keep_only(&names().collect::<Vec<_>>()),
             _ => {}
         }
-    }
-}
-
-impl Block {
-    /// Enters the next branch, whose own condition comes to `truth`.
-    fn enter(&mut self, truth: Truth) {
-        let effective = match self.taken {
-            Truth::True => Truth::False,
-            Truth::False => truth,
-            Truth::Undecided if truth == Truth::False => Truth::False,
-            Truth::Undecided => Truth::Undecided,
-        };
-        self.inside = branch_activity(self.outside, effective);
-        self.taken = match (self.taken, truth) {
-            (Truth::True, _) | (_, Truth::True) => Truth::True,
-            (Truth::False, Truth::False) => Truth::False,
-            _ => Truth::Undecided,
-        };
-    }
-}
-
-fn branch_activity(outside: Activity, truth: Truth) -> Activity {
-    match (outside, truth) {
-        (Activity::Inactive, _) | (_, Truth::False) => Activity::Inactive,
-        (Activity::Active, Truth::True) => Activity::Active,
-        _ => Activity::Undecided,
     }
 }
 
