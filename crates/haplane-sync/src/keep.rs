@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haplane_core::slots::{Moment, Stage};
+use haplane_core::slots::{Memory, Moment, Stage};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -168,7 +168,14 @@ impl Keeper {
             }
         }
         self.metrics.count(name, &round.taken, began.elapsed());
-        let went_well = round.taken.iter().all(|taken| taken.trouble.is_none());
+        let failing = self.process.memory(pool).is_some_and(Memory::is_failing);
+        let went_well = !failing && round.taken.iter().all(|taken| taken.trouble.is_none());
+        let at_rest = self.is_at_rest(pool, round);
+        let first_trouble = round.taken.iter().find_map(|taken| {
+            let step = &taken.planned.step;
+            let trouble = taken.trouble.as_ref()?;
+            Some(format!("{} {}: {trouble}", step.kind.as_str(), step.slot))
+        });
         let now = self.board.clock.now();
         let memory = self.process.memory(pool);
         self.board.update(&path, |process| {
@@ -177,13 +184,16 @@ impl Keeper {
             if let Some(memory) = memory {
                 status.take(&round.observed, memory, &round.plan);
             }
-            status.error = None;
-            if went_well {
+            if went_well || first_trouble.is_some() {
+                status.error = first_trouble;
+            }
+            // In line for the first time only once everybody is in; from then on, as long as steps are acknowledged.
+            if went_well && (at_rest || status.last_success.is_some()) {
                 status.last_success = Some(now);
             }
         });
         self.recovered(name);
-        self.note_arrival(pool, round);
+        self.note_arrival(pool, at_rest);
         match (
             round.taken.is_empty(),
             round.plan.under_way || !round.plan.is_empty(),
@@ -194,17 +204,21 @@ impl Keeper {
         }
     }
 
-    /// Once nothing is left to do, and nobody is on the way in or waits for a slot that is on its way to being free, the
-    /// last change of the list has arrived.
-    fn note_arrival(&mut self, pool: &Pool, round: &Round) {
-        let change = pool.standing().last_change;
+    /// Nothing is left to do, and nobody is on the way in or waits for a slot that is about to be free.
+    fn is_at_rest(&self, pool: &Pool, round: &Round) -> bool {
         let filling = self
             .process
             .memory(pool)
             .is_some_and(|memory| memory.slots().any(|(_, slot)| slot.stage == Stage::Filling));
-        let arrived = self.arrived.entry(pool.settings.name.clone()).or_default();
         let waits = !round.plan.homeless.is_empty() && round.plan.under_way;
-        if round.plan.is_empty() && !filling && !waits && change > *arrived {
+        round.plan.is_empty() && !filling && !waits
+    }
+
+    /// At rest, the last change of the list has arrived.
+    fn note_arrival(&mut self, pool: &Pool, at_rest: bool) {
+        let change = pool.standing().last_change;
+        let arrived = self.arrived.entry(pool.settings.name.clone()).or_default();
+        if at_rest && change > *arrived {
             *arrived = change;
             self.metrics.propagated(self.board.clock.ago(change));
         }

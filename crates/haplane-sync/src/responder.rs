@@ -67,29 +67,38 @@ impl Responder {
         let mut waiting = words.into_iter();
         let mut asks = JoinSet::new();
         let mut answers = BTreeMap::new();
+        let mut silent = 0;
         loop {
             while asks.len() < AT_ONCE
+                && silent < AT_ONCE
                 && let Some(words) = waiting.next()
             {
                 asks.spawn(async move {
-                    let answer = ask_once(address, &words).await;
-                    (words, answer)
+                    let said = ask_once(address, &words).await;
+                    (words, said)
                 });
             }
             match asks.join_next().await {
-                None => return answers,
-                Some(Ok((words, answer))) => {
-                    let leave = self.learn(&words, answer, now);
+                None => break,
+                Some(Ok((words, said))) => {
+                    silent += usize::from(said == Said::Silence);
+                    let leave = self.learn(&words, said, now);
                     answers.insert(words, leave);
                 }
                 Some(Err(_)) => {}
             }
         }
+        // One that hangs is not asked a thousand times: nothing else would be done meanwhile.
+        for words in waiting {
+            let leave = self.learn(&words, Said::Silence, now);
+            answers.insert(words, leave);
+        }
+        answers
     }
 
-    fn learn(&self, words: &Words, answer: Option<Opening>, now: Moment) -> Leave {
+    fn learn(&self, words: &Words, said: Said, now: Moment) -> Leave {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(opening) = answer {
+        if let Said::Answer(opening) = said {
             known.silent_since.remove(words);
             if known.answers.len() < REMEMBERED || known.answers.contains_key(words) {
                 known.answers.insert(words.clone(), opening);
@@ -110,7 +119,17 @@ fn decide(last: Option<Opening>, silent_for: Duration) -> Leave {
     }
 }
 
-async fn ask_once(address: SocketAddr, words: &Words) -> Option<Opening> {
+/// What came of one ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Answer(Opening),
+    /// Refused, closed without a line, or broken off: at once.
+    Nothing,
+    /// No whole answer in time.
+    Silence,
+}
+
+async fn ask_once(address: SocketAddr, words: &Words) -> Said {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all(format!("{words}\n").as_bytes()).await?;
@@ -118,8 +137,12 @@ async fn ask_once(address: SocketAddr, words: &Words) -> Option<Opening> {
         stream.take(4096).read_to_end(&mut answer).await?;
         std::io::Result::Ok(answer)
     };
-    let answer = timeout(DEADLINE, exchange).await.ok()?.ok()?;
-    read_as_haproxy(&answer).map(|reading| opening(&reading))
+    match timeout(DEADLINE, exchange).await {
+        Ok(Ok(answer)) => read_as_haproxy(&answer)
+            .map_or(Said::Nothing, |reading| Said::Answer(opening(&reading))),
+        Ok(Err(_)) => Said::Nothing,
+        Err(_) => Said::Silence,
+    }
 }
 
 /// An answer without an admin word changes nothing in HAProxy; then the slot opens as any server starts: ready.
@@ -145,6 +168,40 @@ mod tests {
         assert_eq!(
             decide(None, Duration::from_secs(10)),
             Leave::Open(Opening::READY)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_responder_that_hangs_is_not_asked_a_thousand_times() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let responder = Responder::new(Some(listener.local_addr().unwrap()));
+        let policy = |backend: &str| haplane_core::slots::Policy {
+            backend: backend.parse().unwrap(),
+            mode: haplane_core::slots::Mode::Slots,
+            groups: Vec::new(),
+            drain_grace: Duration::ZERO,
+            by_hand: haplane_core::slots::ByHand::Repair,
+            check_port: haplane_core::slots::CheckPort::AsConfigured,
+        };
+        let instance = |n: u16| haplane_core::slots::Instance {
+            id: format!("i{n}").parse().unwrap(),
+            endpoint: format!("127.0.0.1:{n}").parse().unwrap(),
+            zone: None,
+            weight: None,
+            groups: Vec::new(),
+        };
+        let words: Vec<_> = (1..1001)
+            .map(|n| Words::of(&instance(n), &policy("web"), 100).unwrap())
+            .collect();
+        let began = std::time::Instant::now();
+        let answers = responder.ask(words, Moment::default()).await;
+        assert!(began.elapsed() < DEADLINE * 6, "{:?}", began.elapsed());
+        assert_eq!(
+            answers
+                .values()
+                .filter(|leave| **leave == Leave::Wait)
+                .count(),
+            1000
         );
     }
 

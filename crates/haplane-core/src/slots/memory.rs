@@ -249,6 +249,11 @@ impl Memory {
         self.slots.iter()
     }
 
+    /// Whether the last step on some slot was not acknowledged.
+    pub fn is_failing(&self) -> bool {
+        self.slots.values().any(|slot| slot.failures > 0)
+    }
+
     /// Since when an instance has been without a slot.
     pub fn waiting_since(&self, id: &InstanceId) -> Option<Moment> {
         self.waiting.get(id).copied()

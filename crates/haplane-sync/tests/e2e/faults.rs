@@ -188,3 +188,25 @@ async fn a_fresh_process_does_not_make_an_empty_list_look_harmless() {
     assert_eq!(stage.in_rotation().await.len(), 3);
     stage.stop().await;
 }
+
+/// A socket of too low a level: nothing is changed, and it is said why.
+#[tokio::test]
+async fn a_socket_that_may_not_change_anything() {
+    let mut stage = Stage::new(Version::V28, Slots::plain(3)).await;
+    let origins = origins(2);
+    stage.list(&refs(&origins));
+    let socket = format!("socket = \"{}\"", stage.haproxy.user_socket().display());
+    stage.start(&socket, "");
+    let error = eventually("the pages say why", PATIENCE, || async {
+        let pool = stage.pool().await;
+        pool["processes"][0]["error"]
+            .as_str()
+            .map(str::to_owned)
+            .ok_or(pool)
+    })
+    .await;
+    assert!(error.contains("Permission denied"), "{error}");
+    assert_eq!(stage.in_rotation().await, Vec::<String>::new());
+    assert_eq!(stage.get("/readyz").await.0, 503);
+    stage.stop().await;
+}
