@@ -44,28 +44,19 @@ async fn rotation(haproxy: &Haproxy) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-#[tokio::test]
-async fn zones_backends_weights_and_groups() {
-    let agent = RecordingAgent::start(Say::Text("ready 100%\n".into()));
-    agent.say("@free", Say::Text("maint\n".into()));
-    agent.say("web/heavy", Say::Text("ready 40%\n".into()));
-    let haproxy = Haproxy::start(Version::V28, config(agent.address().port())).await;
-    let dir = tempfile::tempdir().unwrap();
-    let (hosts, http) = (dir.path().join("hosts"), Port::reserve());
-    std::fs::write(
-        &hosts,
-        "127.0.0.11:80 id=one zone=a\n127.0.0.12:80 id=heavy zone=a weight=40 groups=batch,canary\n\
-         127.0.0.13:80 id=three zone=b\n127.0.0.14:80 id=four zone=b\n127.0.0.15:80 id=five zone=b\n\
-         127.0.0.16:80 id=nowhere\n",
-    )
-    .unwrap();
+fn configuration(
+    haproxy: &Haproxy,
+    agent: &RecordingAgent,
+    http: &Port,
+    hosts: &std::path::Path,
+) -> String {
     let pool = |name: &str, backend: &str, slots: &str, more: &str| {
         format!(
             "[[pool]]\nname = \"{name}\"\nbackend = \"{backend}\"\nslots = \"{slots}\"\nsource = \"file:{}\"\n{more}\n",
             hosts.display()
         )
     };
-    let toml = [
+    [
         format!(
             "[sync]\nsocket = \"{}\"\nhttp = \"{}\"\nreconcile = \"300ms\"\nagent = \"{}\"\n",
             haproxy.admin_socket().display(),
@@ -84,7 +75,25 @@ async fn zones_backends_weights_and_groups() {
         pool("gone", "nobackend", "a-", ""),
         pool("fileless", "api", "x-", "").replace(&hosts.display().to_string(), "/nowhere/hosts"),
     ]
-    .concat();
+    .concat()
+}
+
+#[tokio::test]
+async fn zones_backends_weights_and_groups() {
+    let agent = RecordingAgent::start(Say::Text("ready 100%\n".into()));
+    agent.say("@free", Say::Text("maint\n".into()));
+    agent.say("web/heavy", Say::Text("ready 40%\n".into()));
+    let haproxy = Haproxy::start(Version::V28, config(agent.address().port())).await;
+    let dir = tempfile::tempdir().unwrap();
+    let (hosts, http) = (dir.path().join("hosts"), Port::reserve());
+    std::fs::write(
+        &hosts,
+        "127.0.0.11:80 id=one zone=a\n127.0.0.12:80 id=heavy zone=a weight=40 groups=batch,canary\n\
+         127.0.0.13:80 id=three zone=b\n127.0.0.14:80 id=four zone=b\n127.0.0.15:80 id=five zone=b\n\
+         127.0.0.16:80 id=nowhere\n",
+    )
+    .unwrap();
+    let toml = configuration(&haproxy, &agent, &http, &hosts);
     let stop = CancellationToken::new();
     let running = tokio::spawn(haplane_sync::run::run(
         settings(&toml),
