@@ -321,4 +321,39 @@ mod tests {
             );
         }
     }
+
+    /// Any text is taken apart into one verdict a command, or into none at all.
+    #[test]
+    fn any_text_gives_all_verdicts_or_none() {
+        let pieces = [
+            "\n",
+            "[3]: ",
+            "[4]: IP changed from 'a' to 'b'",
+            "No such server.",
+            "port changed from '1' to '8081'",
+            " ",
+            "[",
+            "é",
+            CHANGED,
+        ];
+        let commands = [
+            command(Action::HealthDown),
+            address(8081),
+            command(Action::Delete),
+        ];
+        let mut seed = 1_u64;
+        for _ in 0..5000 {
+            let mut text = String::new();
+            for _ in 0..12 {
+                // A generator of one line is enough here.
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                text += pieces[(seed >> 33) as usize % pieces.len()];
+            }
+            for marks in [Marks::Severity, Marks::None] {
+                if let Ok(verdicts) = read_replies(&commands, marks, &text) {
+                    assert_eq!(verdicts.len(), commands.len());
+                }
+            }
+        }
+    }
 }

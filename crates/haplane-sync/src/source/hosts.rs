@@ -285,4 +285,52 @@ mod tests {
             assert!(read(half).is_err(), "{half}");
         }
     }
+
+    /// Whatever stands in a file: no line is lost, and what is served can be said again.
+    #[test]
+    fn every_line_is_served_or_refused() {
+        let pieces = [
+            "10.0.0.1:80",
+            "[fd00::1]:80",
+            ":",
+            " ",
+            "\n",
+            "#",
+            "id=",
+            "weight=",
+            "256",
+            "0",
+            "zone=a",
+            ",",
+            "[",
+            "é",
+            "\r\n",
+        ];
+        for seed in 0..3000 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let text: String = (0..rng.usize(0..40))
+                .filter_map(|_| rng.choice(pieces))
+                .collect();
+            let listing = read_lines(&text);
+            let lines = text
+                .lines()
+                .filter(|line| !line.split('#').next().unwrap().trim().is_empty());
+            assert_eq!(
+                listing.instances.len() + listing.refused.len(),
+                lines.count(),
+                "{text:?}"
+            );
+            for instance in &listing.instances {
+                let again =
+                    read_line(&format!("{} id={}", instance.endpoint, instance.id)).unwrap();
+                assert_eq!(
+                    (again.endpoint, &again.id),
+                    (instance.endpoint, &instance.id),
+                    "{text:?}"
+                );
+            }
+            // As JSON it is a list or none, never a panic.
+            drop(read_json(&text));
+        }
+    }
 }
