@@ -3,6 +3,8 @@
 //! Each rule is a plain function from what was read to findings, grouped by what it looks at. No rule fails, asks anybody
 //! or knows where the texts came from. What each rule means for an operator is written in `docs/rules`.
 
+use std::collections::HashSet;
+
 use haplane_haproxy::cfg::{Config, Span};
 use haplane_haproxy::forecast::{ForecastRow, StateFiles, forecast};
 use haplane_haproxy::server_state::ServerRow;
@@ -75,9 +77,17 @@ pub struct Finding {
 /// All findings, in the order of the files, those that a comment allows left out.
 pub fn audit(subject: &Subject<'_>) -> Vec<Finding> {
     let forecasts = forecast(subject.config, subject.files);
+    let enrolled = subject
+        .config
+        .rows()
+        .filter(|row| row.server.settings.agent.enabled.value);
+    let enrolled = enrolled
+        .filter_map(|row| row.key().map(|key| key.to_string()))
+        .collect();
     let subject = &Looked {
         subject,
         forecasts: &forecasts,
+        enrolled,
     };
     let mut findings = Findings::default();
     configuration::check(subject, &mut findings);
@@ -106,6 +116,8 @@ fn order(finding: &Finding) -> (u8, Option<Span>, usize, Rule) {
 struct Looked<'a> {
     subject: &'a Subject<'a>,
     forecasts: &'a [ForecastRow],
+    /// The names of the rows that ask an agent.
+    enrolled: HashSet<String>,
 }
 
 impl<'a> Looked<'a> {
@@ -115,9 +127,7 @@ impl<'a> Looked<'a> {
 
     /// Whether any row asks an agent.
     fn has_enrolled_rows(&self) -> bool {
-        self.config()
-            .rows()
-            .any(|row| row.server.settings.agent.enabled.value)
+        !self.enrolled.is_empty()
     }
 
     /// Under which name a row's state file is known, e.g. for `line 3 of …`.

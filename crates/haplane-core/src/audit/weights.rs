@@ -67,11 +67,7 @@ fn track(looked: &Looked<'_>, row: Row<'_>, findings: &mut Findings) {
         .value
         .split_once('/')
         .unwrap_or((row.backend.name.as_str(), &track.value));
-    let tracked = looked.config().rows().find(|other| {
-        other.backend.name.as_str() == backend
-            && other.key().is_some_and(|key| key.server.as_str() == name)
-    });
-    if tracked.is_some_and(|tracked| tracked.server.settings.agent.enabled.value) {
+    if looked.enrolled.contains(&format!("{backend}/{name}")) {
         let message = format!(
             "{}/{} does not follow the weight of {backend}/{name}",
             row.backend.name, row.server.name
