@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 
 use tracing::Subscriber;
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -49,11 +49,26 @@ pub fn is_journal(journal_stream: Option<&str>) -> bool {
     }
 }
 
+/// Says whether a filter is right.
+pub fn check(filter: &str) -> Result<(), LogError> {
+    targets(filter).map(drop)
+}
+
+/// A word without `=` has to be a level: `inof` would otherwise be taken for the one part of the program
+/// that is to be heard, and silence all the others.
+fn targets(filter: &str) -> Result<Targets, LogError> {
+    let wrong = || LogError::Filter(filter.to_owned());
+    let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
+    let is_sound = |part: &str| part.contains('=') || is_level(part);
+    if !filter.split(',').all(|part| is_sound(part.trim())) {
+        return Err(wrong());
+    }
+    filter.parse().map_err(|_| wrong())
+}
+
 /// Sets up the process's logs. `under_journal` says that standard error is the journal's.
 pub fn init(format: Format, filter: &str, under_journal: bool) -> Result<(), LogError> {
-    let targets: Targets = filter
-        .parse()
-        .map_err(|_| LogError::Filter(filter.to_owned()))?;
+    let targets = targets(filter)?;
     let layer = match format {
         Format::Journald => journald().unwrap_or_else(text),
         Format::Auto if under_journal => journald().unwrap_or_else(text),
@@ -85,4 +100,33 @@ fn json<S: Subscriber + for<'s> LookupSpan<'s>>() -> Boxed<S> {
 
 fn journald<S: Subscriber + for<'s> LookupSpan<'s>>() -> Option<Boxed<S>> {
     tracing_journald::layer().ok().map(Layer::boxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_no_filter() {
+        for good in [
+            "info",
+            "WARN",
+            "off",
+            "info,haplane_store=debug",
+            "warn, hyper=off",
+        ] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "inof",
+            "info,",
+            "info,hyper",
+            "info,,x=y=z",
+            "haplane_store=loud",
+        ] {
+            let error = check(bad).unwrap_err().to_string();
+            assert!(error.contains("is no log filter"), "{bad}: {error}");
+        }
+    }
 }

@@ -117,6 +117,9 @@ impl Settings {
         let forgotten_after = root.or("forgotten_after", "24h", given::duration);
         let agent = read_agent(&root.section("agent"));
         let http = read_http(&root.section("http"));
+        if let (Some(agent), Some(http)) = (&agent, &http) {
+            refuse_one_port_for_two(&root.section("http"), agent.listen, http.listen);
+        }
         let haproxy = read_haproxy(&root.section("haproxy"));
         let mut environments = BTreeMap::new();
         for (name, section) in root.sections("env") {
@@ -286,6 +289,18 @@ fn refuse_remote(section: &Section<'_>, listen: Option<SocketAddr>, allow_remote
             "listen",
             format!("{listen} can be reached from other machines"),
             "bind a loopback address, or set allow_remote = true beside it",
+        );
+    }
+}
+
+fn refuse_one_port_for_two(section: &Section<'_>, checks: SocketAddr, http: SocketAddr) {
+    let (one, other) = (checks.ip(), http.ip());
+    let meet = one == other || one.is_unspecified() || other.is_unspecified();
+    if meet && checks.port() == http.port() && http.port() != 0 {
+        section.report(
+            "listen",
+            format!("{http} is where HAProxy asks already, agent.listen"),
+            "give each a port of its own, such as 9777 and 9778",
         );
     }
 }

@@ -1,5 +1,6 @@
 //! The configuration of one run: the file, the environment's variables and the flags together.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::{env, fs};
 
@@ -100,13 +101,15 @@ fn read_file(file: &PathBuf) -> Result<String, Failure> {
             file.display()
         ))
     };
-    let size = fs::metadata(file)
-        .map_err(|error| wrong(error.to_string()))?
-        .len();
-    if size > MAX_FILE {
-        return Err(wrong(format!("it has {size} bytes, more than {MAX_FILE}")));
+    // Not by its size: a pipe or a device tells none.
+    let mut text = String::new();
+    fs::File::open(file)
+        .and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text))
+        .map_err(|error| wrong(error.to_string()))?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(wrong(format!("it has more than {MAX_FILE} bytes")));
     }
-    fs::read_to_string(file).map_err(|error| wrong(error.to_string()))
+    Ok(text)
 }
 
 /// The text of a flag, if it was used.
@@ -182,4 +185,16 @@ fn unknown_environment(settings: &Settings, name: &str) -> Failure {
         None => format!("known: {}", known.join(", ")),
     };
     Failure::usage(format!("--env: there is no environment {name:?}; {advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_end_is_no_configuration() {
+        let error = read_file(&"/dev/zero".into()).unwrap_err();
+        assert!(error.message.contains("/dev/zero"), "{error:?}");
+        assert!(error.message.contains("more than"), "{error:?}");
+    }
 }

@@ -107,9 +107,12 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
+        // The report of each problem says "error" itself; whoever shows the message says it too.
+        let plain = error.to_string();
+        let message = plain.strip_prefix("error: ").unwrap_or(&plain);
         Self {
             styled: Some(error.styled().to_owned()),
-            ..Self::usage(error.to_string())
+            ..Self::usage(message)
         }
     }
 }

@@ -70,13 +70,24 @@ pub(super) fn render(name: &str, text: &str, problems: &[Problem], style: Style)
     let reports: Vec<String> = problems
         .iter()
         .map(|problem| {
+            let line = match &problem.place {
+                Place::Span(span) => Some(Line::of(text, span.start)),
+                Place::File | Place::Outside(_) => None,
+            };
+            let hidden = line.filter(Line::assigns_a_secret);
             let title = match &problem.place {
                 Place::Outside(origin) => format!("{origin}: {}", problem.message),
+                Place::Span(_) if let Some(line) = &hidden => {
+                    format!(
+                        "{name}:{}: {} (the line holds a secret)",
+                        line.number, problem.message
+                    )
+                }
                 Place::Span(_) => problem.message.clone(),
                 Place::File => format!("{name}: {}", problem.message),
             };
             let mut group = Group::with_title(Level::ERROR.primary_title(title));
-            if let Place::Span(span) = &problem.place {
+            if let (Place::Span(span), None) = (&problem.place, &hidden) {
                 let annotation = AnnotationKind::Primary.span(caret(text, span));
                 group = group.element(Snippet::source(text).path(name).annotation(annotation));
             }
@@ -87,6 +98,44 @@ pub(super) fn render(name: &str, text: &str, problems: &[Problem], style: Style)
         })
         .collect();
     reports.join("\n\n")
+}
+
+/// One line of the file.
+struct Line<'t> {
+    number: usize,
+    text: &'t str,
+}
+
+impl<'t> Line<'t> {
+    fn of(text: &'t str, offset: usize) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let number = before.matches('\n').count();
+        Self {
+            number: number + 1,
+            text: text.lines().nth(number).unwrap_or_default(),
+        }
+    }
+
+    /// Whether something is set in it that is not to be repeated in a log: `token = "…"`, which is no
+    /// key of the file and all the same what people write.
+    fn assigns_a_secret(&self) -> bool {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let names = self.text.split('=').map(|before| {
+            let before =
+                before.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
+            before
+                .rsplit(|c: char| !is_word(c))
+                .next()
+                .unwrap_or_default()
+        });
+        let mut names = names.map(str::to_ascii_lowercase);
+        names.any(|name| {
+            let is_secret = ["token", "secret", "password", "passwd"]
+                .iter()
+                .any(|word| name.contains(word));
+            is_secret && !name.ends_with("_file")
+        })
+    }
 }
 
 /// A span that can be shown: on one line, within the text.

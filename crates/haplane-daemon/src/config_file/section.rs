@@ -173,7 +173,11 @@ impl<'d> Section<'d> {
         for (key, span) in self.keys().filter(|(key, _)| !known.contains(key)) {
             let message = format!("unknown key {}", self.name_of(&key));
             let near = nearest(&key, known.iter().map(String::as_str));
-            let help = if let Some(near) = near.first() {
+            let help = if key == "token" {
+                "a token is never a key of the file: put it into a file of its own, and name that \
+                 with consul.token_file"
+                    .to_owned()
+            } else if let Some(near) = near.first() {
                 format!("did you mean {near}?")
             } else {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();

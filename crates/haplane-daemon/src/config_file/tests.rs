@@ -118,3 +118,56 @@ fn a_broken_variable_of_consuls_stops_only_who_uses_consul() {
         assert_eq!(document.finish().is_ok(), is_fine, "{text}");
     }
 }
+
+#[test]
+fn a_secret_that_was_written_into_the_file_is_not_repeated() {
+    for (text, place) in [
+        ("token = \"hunter2\"\n", "haplane.toml:1: unknown key token"),
+        (
+            "[consul]\ntoken = \"hunter2\"\n",
+            "haplane.toml:2: unknown key consul.token",
+        ),
+        (
+            "[consul]\n\"Token\" = \"hunter2\"\n",
+            "haplane.toml:2: unknown key consul.Token",
+        ),
+        (
+            "consul = { http-token = \"hunter2\" }\n",
+            "haplane.toml:1: unknown key consul.http-token",
+        ),
+        ("[consul]\ntoken = \"hunter2\n", "haplane.toml:2: "),
+        ("[consul]\npassword = hunter2\n", "haplane.toml:2: "),
+    ] {
+        let (_, report) = read(text, Vec::new());
+        assert!(report.contains(place), "{text}: {report}");
+        assert!(!report.contains("hunter2"), "{text}: {report}");
+    }
+    let (_, report) = read("[consul]\ntoken = \"hunter2\"\n", Vec::new());
+    assert!(report.contains("consul.token_file"), "{report}");
+    let (_, report) = read("[consul]\ntoken_file = 7\n", Vec::new());
+    assert!(report.contains("token_file = 7"), "no secret: {report}");
+}
+
+#[test]
+fn one_port_cannot_serve_both() {
+    let read = |checks: &str, http: &str| {
+        let text = format!(
+            "[agent]\nlisten = \"{checks}\"\n[http]\nlisten = \"{http}\"\nallow_remote = true\n"
+        );
+        read(&text, Vec::new()).1
+    };
+    for http in ["127.0.0.1:7", "0.0.0.0:7"] {
+        let report = read("127.0.0.1:7", http);
+        assert!(
+            report.contains("where HAProxy asks already"),
+            "{http}: {report}"
+        );
+    }
+    for (checks, http) in [
+        ("127.0.0.1:7", "127.0.0.1:8"),
+        ("127.0.0.1:7", "127.0.0.2:7"),
+        ("127.0.0.1:0", "127.0.0.1:0"),
+    ] {
+        assert_eq!(read(checks, http), "", "{checks} {http}");
+    }
+}

@@ -17,6 +17,9 @@ const WORKERS: usize = 2;
 
 /// Runs the agent until a signal ends it, or looks at its configuration.
 pub fn run(settings: Settings, source: &Source, options: &AgentOptions, output: &Output) -> Exit {
+    if let Err(error) = logs::check(&options.log) {
+        return output.failure(&Failure::usage(format!("--log: {error}")));
+    }
     if options.print_config {
         return output.text(&printed(&source.effective()));
     }

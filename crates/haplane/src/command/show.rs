@@ -104,6 +104,10 @@ impl ShownKey {
             Some(_) => NOTABLE,
         };
         match self.desired {
+            // A right value at a path that no key has, or that another path of the key outdoes.
+            None if self.value.parse::<Value>().is_ok() => {
+                Cell::styled(format!("{} (not the path of a key)", self.value), style)
+            }
             None => Cell::styled(format!("{:?} is no value", self.value), style),
             Some(_) => Cell::styled(self.value.clone(), style),
         }
