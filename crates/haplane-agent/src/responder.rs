@@ -3,7 +3,6 @@
 //! It has a thread and a runtime of its own and reads one immutable snapshot from memory: no store,
 //! no page and no profile can delay an answer.
 
-mod admission;
 mod connection;
 mod line;
 
@@ -14,6 +13,7 @@ use std::time::Duration;
 
 use haplane_core::Snapshot;
 use haplane_core::resolve::Policy;
+use haplane_daemon::admission::Admission;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -24,7 +24,6 @@ use crate::metrics::Metrics;
 use crate::pulse::{BEAT, Pulse};
 use crate::readable::Readable;
 use crate::rows::Rows;
-use admission::Admission;
 
 /// Every row of a large fleet may ask within the same tenth of a second (facts 4.1).
 const BACKLOG: u32 = 4096;

@@ -6,7 +6,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -18,15 +17,20 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
-/// Connections at once; one more waits in the kernel's queue.
-const MAX_CONNECTIONS: usize = 128;
+use crate::admission::Admission;
+use crate::unstalled::Unstalled;
+
+/// Connections at once; one more takes the place of the oldest. Each may hold a page until it is
+/// read.
+const MAX_CONNECTIONS: usize = 64;
 /// For a request's headers, and between two requests of one connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a peer may take nothing of what is sent to it.
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of headers.
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// What a connection may take to finish its request once we are to stop.
@@ -36,24 +40,24 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until stopped. Connections that are at a request then may finish it.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let connections = TaskTracker::new();
+    let mut admission = Admission::new(MAX_CONNECTIONS);
+    let mut connections = JoinSet::new();
     loop {
-        let place = tokio::select! {
-            () = stop.cancelled() => break,
-            place = Arc::clone(&places).acquire_owned() => place,
-        };
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
             accepted = listener.accept() => accepted,
+            Some(ended) = connections.join_next() => {
+                note_panic(ended);
+                continue;
+            }
         };
         match accepted {
             Ok((stream, peer)) => {
+                if admission.make_room(&connections) {
+                    tracing::debug!(%peer, "the oldest HTTP connection makes room");
+                }
                 let connection = connection(stream, peer, router.clone(), stop.clone());
-                connections.spawn(async move {
-                    let _place = place;
-                    connection.await;
-                });
+                admission.admit(connections.spawn(connection));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept an HTTP connection");
@@ -61,12 +65,21 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
             }
         }
     }
-    connections.close();
-    if tokio::time::timeout(GRACE, connections.wait())
-        .await
-        .is_err()
-    {
+    let finish = async {
+        while let Some(ended) = connections.join_next().await {
+            note_panic(ended);
+        }
+    };
+    if tokio::time::timeout(GRACE, finish).await.is_err() {
         tracing::debug!("HTTP connections were still open at the end");
+    }
+}
+
+fn note_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "an HTTP connection's task failed; please report this");
     }
 }
 
@@ -88,7 +101,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, stop: C
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(MAX_HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Unstalled::new(stream, STALL_TIMEOUT)), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -105,4 +118,52 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, stop: C
 /// Binds the address, saying to whom it failed.
 pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Bytes;
+    use std::net::Ipv4Addr;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::timeout;
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    async fn asks(address: SocketAddr, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+
+    #[tokio::test]
+    async fn those_who_take_nothing_keep_nobody_from_an_answer() {
+        // More than two sockets' buffers hold; shared, so that the test stays small.
+        let big = Bytes::from(vec![b'x'; 16 << 20]);
+        let router = Router::new()
+            .route("/big", axum::routing::get(async move || big.clone()))
+            .route("/healthz", axum::routing::get(|| async { "ok" }));
+        let listener = bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(serve(listener, router, stop.clone()));
+
+        let mut deaf = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            let stream = asks(address, "/big").await;
+            // It has its place once the answer has begun.
+            timeout(SOON, stream.readable()).await.unwrap().unwrap();
+            deaf.push(stream);
+        }
+        let mut answer = String::new();
+        let mut health = asks(address, "/healthz").await;
+        timeout(SOON, health.read_to_string(&mut answer))
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(answer.ends_with("ok"), "{answer}");
+        stop.cancel();
+        timeout(SOON, serving).await.unwrap().unwrap();
+    }
 }

@@ -4,6 +4,7 @@
 //! What belongs here: the process kit. What does not: anything about rows, keys or slots.
 
 pub mod admin_http;
+pub mod admission;
 pub mod config_file;
 pub mod limits;
 pub mod logs;
@@ -12,6 +13,7 @@ pub mod profiles;
 pub mod settings;
 pub mod shutdown;
 pub mod supervisor;
+mod unstalled;
 
 pub use config_file::{ConfigError, Document, Override};
 pub use settings::Settings;
