@@ -101,7 +101,9 @@ pub fn keep(path: &Path, store: &str, snapshot: &Snapshot, now: Timestamp) -> io
         marker: snapshot.marker.as_ref().map(ToString::to_string),
         keys: keys.collect(),
     };
-    let aside = path.with_extension("new");
+    let mut aside = path.as_os_str().to_owned();
+    // Behind the whole name: `state.new` has to have another one beside it.
+    aside.push(".new");
     let mut file = fs::File::create(&aside)?;
     file.write_all(&serde_json::to_vec(&text)?)?;
     file.sync_all()?;
@@ -196,6 +198,15 @@ mod tests {
         keep(&path, "consul x", &drained(), now).unwrap();
         let kept = read(&path, "consul x", day, now).unwrap().unwrap();
         assert!(kept.snapshot.says_the_same_as(&drained()));
+        let odd = folder.path().join("state.new");
+        keep(&odd, "consul x", &drained(), now).unwrap();
+        assert!(read(&odd, "consul x", day, now).unwrap().is_some());
+        let mut names: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["last-good.json", "state.new"]);
         assert_eq!((kept.snapshot.index, kept.kept_at), (9, now));
 
         let later = now + SignedDuration::from_hours(25);

@@ -112,7 +112,7 @@ pub(super) fn look(root: &Path, memory: &mut Memory) -> Result<Look, StoreError>
             _lock = Lock::share(root);
         }
         let before = Seal::of(root)?;
-        let walked = Walk::new(memory).walk(root);
+        let walked = Walk::new(root, memory).walk();
         let pending = Journal::read(root)?;
         if Seal::of(root)? == before && pending.is_some() == before.journal.is_some() {
             match walked {
@@ -192,6 +192,7 @@ impl From<StoreError> for Stumble {
 }
 
 struct Walk<'a> {
+    root: &'a Path,
     memory: &'a mut Memory,
     now: SystemTime,
     files: BTreeMap<String, File>,
@@ -201,8 +202,9 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(memory: &'a mut Memory) -> Self {
+    fn new(root: &'a Path, memory: &'a mut Memory) -> Self {
         Self {
+            root,
             memory,
             now: SystemTime::now(),
             files: BTreeMap::new(),
@@ -211,8 +213,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn walk(mut self, root: &Path) -> Result<BTreeMap<String, File>, Stumble> {
-        self.folder(root, "")?;
+    fn walk(mut self) -> Result<BTreeMap<String, File>, Stumble> {
+        self.folder(self.root, "")?;
         self.memory.read = self.read;
         Ok(self.files)
     }
@@ -222,8 +224,8 @@ impl<'a> Walk<'a> {
         let this = (metadata.dev(), metadata.ino());
         if self.above.contains(&this) {
             let what = format!(
-                "{} is a link to a folder that it lies in: remove it",
-                folder.display()
+                "{} leads back to a folder that it lies in: take the link away",
+                self.link_to(folder).display()
             );
             return Err(StoreError::new(StoreErrorKind::Io, what).into());
         }
@@ -248,6 +250,14 @@ impl<'a> Walk<'a> {
         }
         self.above.pop();
         Ok(())
+    }
+
+    /// The last link on the way to a folder: it is the one to be taken away, not what it leads to.
+    fn link_to<'p>(&self, folder: &'p Path) -> &'p Path {
+        let is_link =
+            |path: &&Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+        let below = folder.ancestors().take_while(|path| *path != self.root);
+        below.into_iter().find(is_link).unwrap_or(folder)
     }
 
     fn entry(&mut self, place: &Path, path: String) -> Result<(), Stumble> {

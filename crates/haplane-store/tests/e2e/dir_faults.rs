@@ -289,6 +289,12 @@ async fn what_cannot_be_read_fails_the_whole_read() {
             failure.what.contains(path.trim_end_matches('/')),
             "{what}: {failure:?}"
         );
+        // Who takes away what is named must not take away the store.
+        let beyond_the_link = format!("{}/", bad.display());
+        assert!(
+            !failure.what.contains(&beyond_the_link),
+            "{what}: {failure:?}"
+        );
         follower.has_always_said("canary", "drain");
         end();
         fs::write(&good, "drain").unwrap();
