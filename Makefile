@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
-.PHONY: help build demo test lint peers tools checkers bench fmt
+.PHONY: help build demo test lint peers tools checkers bench fmt dist profiled
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ test: system peers tools checkers lint ## Everything that has to hold, with real
 lint: system ## Formatting and clippy, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+
+dist: system ## Build what is released into dist/, and try it: .deb, tar.gz, container, checksums
+	@scripts/dist
 
 profiled: system ## Build haplane with profiles (target/profiled/release/haplane)
 	RUSTFLAGS="-C force-frame-pointers=yes" JEMALLOC_SYS_WITH_MALLOC_CONF="prof:true,prof_active:false" \

@@ -35,7 +35,7 @@ fn the_package_installs_upgrades_is_removed_and_purged() {
         "./usr/share/bash-completion/completions/haplane",
         "./usr/share/haplane/consul-acl/agent.hcl",
         "./usr/share/haplane/alerts/haplane.rules.yml",
-        "./usr/share/doc/haplane/runbooks/HaplaneStoreStale.md",
+        "./usr/share/doc/haplane/docs/runbooks/HaplaneStoreStale.md",
         "./usr/share/doc/haplane/copyright",
     ] {
         assert!(listed.contains(file), "{file} is not in:\n{listed}");
