@@ -46,7 +46,7 @@ pub struct RowReport {
     pub asked_ago: Option<Duration>,
     /// The agent's verdict.
     pub verdict: Verdict,
-    /// The agent's reason for it, where it gives one.
+    /// What explains that it does not do as it was told, or does not ask, where that is known.
     pub cause: Option<String>,
     /// What HAProxy shows, as the agent tells it.
     pub observed: Option<serde_json::Value>,
@@ -260,7 +260,7 @@ fn row_trouble(
         ));
     }
     match row.verdict {
-        _ if row.index < index => Some(match ago {
+        _ if row.index < index => told(match ago {
             Some(ago) => format!("has not asked since the write (last {ago} ago)"),
             None => "has not asked yet".to_owned(),
         }),

@@ -126,6 +126,23 @@ impl RowAnswer {
         self.observed.as_ref()?.get(name)?.as_str()
     }
 
+    /// What explains that it does not do as it was told. A row that does has a reason at most for
+    /// something else; but whether it will ask again shows before it has fallen silent.
+    fn cause(&self) -> Option<String> {
+        let enabled = self
+            .observed
+            .as_ref()
+            .and_then(|seen| seen.get("agent_enabled"));
+        match self.verdict() {
+            Verdict::Converged | Verdict::Pending if enabled == Some(&Value::Bool(false)) => Some(
+                "its agent check is disabled on HAProxy's socket; `enable agent` lets it ask again"
+                    .to_owned(),
+            ),
+            Verdict::Converged | Verdict::Unobserved => None,
+            _ => self.why.clone(),
+        }
+    }
+
     fn report(&self) -> Option<RowReport> {
         let (row, keys) = self.keys()?;
         Some(RowReport {
@@ -135,7 +152,7 @@ impl RowAnswer {
             index: self.index.unwrap_or(0),
             asked_ago: self.asked_ms_ago.map(Duration::from_millis),
             verdict: self.verdict(),
-            cause: self.why.clone(),
+            cause: self.cause(),
             observed: self.observed.clone(),
         })
     }
@@ -277,5 +294,16 @@ mod tests {
         .unwrap();
         assert_eq!(rows[0].verdict(), Verdict::Pending);
         assert_eq!(report(&node, &rows).rows.len(), 1, "free slots are no rows");
+    }
+
+    #[test]
+    fn an_agent_check_that_is_off_is_told_before_the_row_falls_silent() {
+        let off = |enabled: bool| RowAnswer {
+            observed: Some(serde_json::json!({ "agent_enabled": enabled })),
+            why: Some("down by its health check".to_owned()),
+            ..row("web/a", 500, "converged")
+        };
+        assert!(off(false).cause().unwrap().contains("disabled"));
+        assert_eq!(off(true).cause(), None, "a reason for something else");
     }
 }
