@@ -198,3 +198,66 @@ async fn damaged_files() {
         }
     }
 }
+
+/// Files of backends of their own, beside the global one.
+#[tokio::test]
+async fn local_files() {
+    const SECTIONS: &str = "defaults\n mode tcp\n timeout connect 1s\n timeout client 1s\n timeout server 1s\n \
+        load-server-state-from-file local\nbackend own\n server a 127.0.0.1:9001\n server b 127.0.0.1:9002\n\
+        backend named\n server-state-file-name elsewhere\n server a 127.0.0.1:9003\n\
+        backend none\n load-server-state-from-file none\n server a 127.0.0.1:9004\n\
+        backend global\n load-server-state-from-file global\n server a 127.0.0.1:9005\n\
+        backend missing\n server a 127.0.0.1:9006\n\
+        backend off\n disabled\n server a 127.0.0.1:9007\n";
+    let row = |id: u8, name: &str, port: u16| {
+        let (backend, server) = name.split_once('/').unwrap();
+        format!("{id} {backend} 1 {server} - 2 8 1 1 0 0 0 0 6 22 0 0 - {port} -\n")
+    };
+    let all: String = ["own/a", "named/a", "none/a", "global/a", "off/a"]
+        .map(|name| row(99, name, 80))
+        .concat();
+    let files = [
+        // A wrong id is complained of and taken; another backend's row is left out.
+        (
+            "own",
+            format!(
+                "1\n{}{}{}",
+                row(99, "own/a", 81),
+                row(98, "named/a", 82),
+                row(2, "own/gone", 83)
+            ),
+        ),
+        ("elsewhere", format!("1\n{}", row(99, "named/a", 84))),
+        ("global", format!("1\n{all}")),
+        ("off", format!("1\n{}", row(99, "off/a", 85))),
+    ];
+    for version in Version::ALL {
+        let config = Config::new(SECTIONS)
+            .global("server-state-base {dir}/states\nserver-state-file global");
+        let mut haproxy = Haproxy::start(version, config).await;
+        let folder = haproxy.dir().join("states");
+        std::fs::create_dir(&folder).unwrap();
+        for (name, text) in &files {
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+        haproxy.restart().await;
+        let parsed = read(&haproxy);
+        let file = |name: &str| {
+            std::fs::read(folder.join(name))
+                .ok()
+                .map(|bytes| StateFile::read(&bytes))
+        };
+        let local = parsed
+            .backends()
+            .iter()
+            .filter_map(|backend| Some((backend.name.clone(), file(backend.local_state_file())?)))
+            .collect();
+        let state = StateFiles {
+            global: file("global"),
+            local,
+        };
+        let shown = read_answer(&haproxy.command("show servers state").await).unwrap();
+        assert_same(&format!("{version:?}"), &parsed, &state, &shown);
+        assert_eq!(haproxy.server("named/a").await.get("srv_port"), "84");
+    }
+}
