@@ -19,7 +19,7 @@ use tokio::time::timeout;
 const DEADLINE: Duration = Duration::from_millis(500);
 /// Asks at once.
 const AT_ONCE: usize = 32;
-/// How long an instance waits for a responder that is silent, before its slot is opened as it was answered last, or
+/// How long an instance waits for a responder that is silent, to it or to all, before its slot is opened as it was answered last, or
 /// ready: instances must not stay out because the agent does.
 const GRACE: Duration = Duration::from_secs(10);
 /// How many answers are remembered.
@@ -36,6 +36,8 @@ pub struct Responder {
 struct Known {
     answers: BTreeMap<Words, Opening>,
     silent_since: BTreeMap<Words, Moment>,
+    /// Since when it answers nobody.
+    silent_to_all_since: Option<Moment>,
 }
 
 /// How a slot may be opened now.
@@ -99,14 +101,22 @@ impl Responder {
     fn learn(&self, words: &Words, said: Said, now: Moment) -> Leave {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Said::Answer(opening) = said {
+            known.silent_to_all_since = None;
             known.silent_since.remove(words);
             if known.answers.len() < REMEMBERED || known.answers.contains_key(words) {
                 known.answers.insert(words.clone(), opening);
             }
             return Leave::Open(opening);
         }
-        let since = *known.silent_since.entry(words.clone()).or_insert(now);
-        decide(known.answers.get(words).copied(), now.since(since))
+        if known.silent_since.len() >= REMEMBERED {
+            known.silent_since.clear();
+        }
+        let to_all = *known.silent_to_all_since.get_or_insert(now);
+        let to_these = *known.silent_since.entry(words.clone()).or_insert(now);
+        decide(
+            known.answers.get(words).copied(),
+            now.since(to_these.min(to_all)),
+        )
     }
 }
 
@@ -156,6 +166,28 @@ fn opening(reading: &Reading) -> Opening {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haplane_core::slots::{ByHand, CheckPort, Instance, Mode, Policy};
+
+    fn policy() -> Policy {
+        Policy {
+            backend: "web".parse().unwrap(),
+            mode: Mode::Slots,
+            groups: Vec::new(),
+            drain_grace: Duration::ZERO,
+            by_hand: ByHand::Repair,
+            check_port: CheckPort::AsConfigured,
+        }
+    }
+
+    fn instance(id: &str) -> Instance {
+        Instance {
+            id: id.parse().unwrap(),
+            endpoint: "127.0.0.1:80".parse().unwrap(),
+            zone: None,
+            weight: None,
+            groups: Vec::new(),
+        }
+    }
 
     #[test]
     fn silence() {
@@ -175,23 +207,8 @@ mod tests {
     async fn a_responder_that_hangs_is_not_asked_a_thousand_times() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let responder = Responder::new(Some(listener.local_addr().unwrap()));
-        let policy = |backend: &str| haplane_core::slots::Policy {
-            backend: backend.parse().unwrap(),
-            mode: haplane_core::slots::Mode::Slots,
-            groups: Vec::new(),
-            drain_grace: Duration::ZERO,
-            by_hand: haplane_core::slots::ByHand::Repair,
-            check_port: haplane_core::slots::CheckPort::AsConfigured,
-        };
-        let instance = |n: u16| haplane_core::slots::Instance {
-            id: format!("i{n}").parse().unwrap(),
-            endpoint: format!("127.0.0.1:{n}").parse().unwrap(),
-            zone: None,
-            weight: None,
-            groups: Vec::new(),
-        };
         let words: Vec<_> = (1..1001)
-            .map(|n| Words::of(&instance(n), &policy("web"), 100).unwrap())
+            .map(|n| Words::of(&instance(&format!("i{n}")), &policy(), 100).unwrap())
             .collect();
         let began = std::time::Instant::now();
         let answers = responder.ask(words, Moment::default()).await;
@@ -203,6 +220,26 @@ mod tests {
                 .count(),
             1000
         );
+    }
+
+    #[test]
+    fn one_that_is_silent_to_all_for_long_keeps_nobody_waiting_anew() {
+        let responder = Responder::new(None);
+        let words = |id: &str| Words::of(&instance(id), &policy(), 100).unwrap();
+        let at = |seconds| Moment(Duration::from_secs(seconds));
+        let ready = Leave::Open(Opening::READY);
+        assert_eq!(
+            responder.learn(&words("a"), Said::Nothing, at(0)),
+            Leave::Wait
+        );
+        assert_eq!(responder.learn(&words("b"), Said::Nothing, at(11)), ready);
+        let answer = Said::Answer(Opening::READY);
+        assert_eq!(responder.learn(&words("c"), answer, at(12)), ready);
+        assert_eq!(
+            responder.learn(&words("d"), Said::Nothing, at(13)),
+            Leave::Wait
+        );
+        assert_eq!(responder.learn(&words("a"), Said::Nothing, at(13)), ready);
     }
 
     #[test]
