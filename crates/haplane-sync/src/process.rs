@@ -9,6 +9,7 @@ use haplane_core::slots::{
     Wanted, Words, doubtful, plan,
 };
 use haplane_haproxy::BackendName;
+use haplane_haproxy::runtime_cmd::{Action, Command};
 use haplane_runtime::{Change, Master, MasterError, Socket};
 
 use crate::clock::Clock;
@@ -272,17 +273,25 @@ impl Process {
             steps.push((planned, opening));
         }
         let backend = &pool.settings.policy.backend;
-        let groups: Vec<_> = steps
-            .iter()
-            .map(|(planned, opening)| planned.step.commands(backend, *opening))
-            .collect();
+        // Weights travel beside their steps: a static balance algorithm refuses them, which must keep nobody out.
+        let mut groups = Vec::new();
+        let mut mains = Vec::new();
+        for (planned, opening) in &steps {
+            let commands = planned.step.commands(backend, *opening);
+            let (weights, rest): (Vec<_>, Vec<_>) = commands.into_iter().partition(is_weight);
+            let alone = rest.is_empty();
+            groups.extend([weights, rest]);
+            mains.push(groups.len() - if alone { 2 } else { 1 });
+        }
         let changes = socket.change(&groups).await;
         let now = self.clock.now();
         let mut taken = Vec::with_capacity(steps.len());
-        for ((planned, opening), change) in steps.into_iter().zip(changes) {
-            let (outcome, trouble) = match change {
-                Change::Done => (Outcome::Done, None),
-                Change::Refused(why) | Change::Unknown(why) => (Outcome::Unsure, Some(why)),
+        for ((planned, opening), main) in steps.into_iter().zip(mains) {
+            let (outcome, trouble) = match changes.get(main) {
+                Some(Change::Done) | None => (Outcome::Done, None),
+                Some(Change::Refused(why) | Change::Unknown(why)) => {
+                    (Outcome::Unsure, Some(why.clone()))
+                }
             };
             memory.end(&planned.step, outcome, opening, now);
             taken.push(Taken {
@@ -292,6 +301,10 @@ impl Process {
         }
         taken
     }
+}
+
+fn is_weight(command: &Command) -> bool {
+    matches!(command.action, Action::Weight(_))
 }
 
 /// Everybody who has no slot, for whatever reason.

@@ -288,3 +288,38 @@ async fn changes_by_hand() {
     assert_eq!(stage.in_rotation().await.len(), 1);
     stage.stop().await;
 }
+
+/// A static balance algorithm refuses weights; the instance is served all the same, and it is said.
+#[tokio::test]
+async fn a_weight_that_is_refused_keeps_nobody_out() {
+    let mut stage = Stage::new(Version::V28, Slots::plain(3)).await;
+    let frontend = haplane_testkit::ports::Port::reserve();
+    let text = format!(
+        "defaults\n mode http\n timeout connect 1s\n timeout client 5s\n timeout server 5s\n\
+         frontend in\n bind {}\n default_backend web\n\
+         backend web\n balance source\n server-template web- 1-3 127.0.0.1:1 disabled weight 100\n",
+        frontend.address()
+    );
+    stage
+        .haproxy
+        .reload_with(haplane_testkit::haproxy::Config::new(&text))
+        .await;
+    let origins = origins(2);
+    stage.write_hosts(&format!(
+        "{} id=i0\n{} id=i1 weight=40\n",
+        origins[0].address(),
+        origins[1].address()
+    ));
+    stage.start("", "");
+    stage.serves(&refs(&origins)).await;
+    let error = eventually("the refusal is shown", PATIENCE, || async {
+        let pool = stage.pool().await;
+        pool["processes"][0]["error"]
+            .as_str()
+            .map(str::to_owned)
+            .ok_or(pool)
+    })
+    .await;
+    assert!(error.contains("static LB algorithm"), "{error}");
+    stage.stop().await;
+}
