@@ -193,7 +193,7 @@ impl Agent {
         let readable = self.readable(views.clone(), parts);
         let standing = Standing::new(views.clone(), last_good);
         let listen = bound.checks.address();
-        let access = self.access_to_profiles(bound.http_address);
+        let access = Access::at(bound.http_address, self.settings.http.pprof);
         let pages = router(Arc::new(self.shown(
             standing,
             Arc::clone(&readable),
@@ -280,15 +280,6 @@ impl Agent {
                 "the keeper of the last good snapshot",
                 keeper.run(views, parts.stop()),
             );
-        }
-    }
-
-    /// Profiles are for this machine, unless the settings say otherwise.
-    fn access_to_profiles(&self, http: SocketAddr) -> Access {
-        if http.ip().is_loopback() || self.settings.http.pprof {
-            Access::Open
-        } else {
-            Access::Closed
         }
     }
 

@@ -16,6 +16,7 @@ mod mappings;
 
 #[cfg(not(all(feature = "cpu-profile", feature = "heap-profile")))]
 use std::future::ready;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,17 @@ pub enum Access {
     Open,
     /// Nobody.
     Closed,
+}
+
+impl Access {
+    /// Open on a loopback address, or where the settings ask for it.
+    pub fn at(address: SocketAddr, asked_for: bool) -> Self {
+        if address.ip().is_loopback() || asked_for {
+            Self::Open
+        } else {
+            Self::Closed
+        }
+    }
 }
 
 /// Seconds of a processor profile when the request names none, and at most.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use haplane_daemon::profiles::{self, Access};
 use haplane_daemon::shutdown::{Signals, until_stopped};
 use haplane_daemon::{admin_http, limits, supervisor};
 use haplane_store::consul::Client;
@@ -111,9 +112,10 @@ pub async fn run(
             "the loop of one HAProxy"
         });
     }
-    let (serving, shown) = (stop.clone(), Arc::new(shown));
+    let profiles = profiles::routes(Access::at(settings.http, false));
+    let (serving, pages) = (stop.clone(), router(Arc::new(shown)).merge(profiles));
     parts.spawn(async move {
-        admin_http::serve(listener, router(shown), serving).await;
+        admin_http::serve(listener, pages, serving).await;
         "the HTTP server"
     });
     parts.spawn(feed_the_watchdog(Arc::clone(&board), stop.clone()));

@@ -108,6 +108,18 @@ fn every_command_in_them_is_one_with_the_flags_it_is_given() {
     assert!(seen > 50, "only {seen} commands found");
 }
 
+#[test]
+fn every_command_is_in_the_documents() {
+    let all: String = pages().iter().map(|page| text(page)).collect();
+    for command in haplane::cli::command().get_subcommands() {
+        let name = command.get_name();
+        assert!(
+            name == "help" || all.contains(&format!("haplane {name}")),
+            "no page speaks of haplane {name}"
+        );
+    }
+}
+
 fn longs(command: &clap::Command) -> impl Iterator<Item = String> + '_ {
     command
         .get_arguments()
