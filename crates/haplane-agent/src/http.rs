@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use haplane_core::guard::Refusal;
@@ -61,15 +62,33 @@ pub struct Shown {
 
 /// The routes.
 pub fn router(shown: Arc<Shown>) -> Router {
+    let long = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/v1/state", get(state))
+        .route("/v1/rows", get(rows));
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
         .route("/v1/node", get(node))
-        .route("/v1/state", get(state))
-        .route("/v1/rows", get(rows))
+        .merge(one_after_another(long))
         .with_state(shown)
         .merge(page::routes())
+}
+
+/// Pages that grow with the number of rows and keys are written one at a time, whoever asks for how
+/// many: the probes keep a processor of their own.
+fn one_after_another<S: Clone + Send + Sync + 'static>(pages: Router<S>) -> Router<S> {
+    let turn = Arc::new(tokio::sync::Mutex::new(()));
+    pages.layer(from_fn_with_state(turn, wait_for_turn))
+}
+
+async fn wait_for_turn(
+    State(turn): State<Arc<tokio::sync::Mutex<()>>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let _turn = turn.lock().await;
+    next.run(request).await
 }
 
 type Pages = State<Arc<Shown>>;
@@ -138,5 +157,48 @@ impl Shown {
 
     fn rows(&self) -> std::sync::MutexGuard<'_, Rows> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use haplane_daemon::admin_http;
+    use haplane_testkit::http::{Request, Target};
+    use tokio_util::sync::CancellationToken;
+
+    use super::{Arc, Router, get, one_after_another};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn long_pages_are_written_one_at_a_time() {
+        let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (within, peak) = (Arc::clone(&inside), Arc::clone(&most));
+        let long = async move || {
+            peak.fetch_max(within.fetch_add(1, SeqCst) + 1, SeqCst);
+            tokio::task::yield_now().await;
+            within.fetch_sub(1, SeqCst);
+            "written"
+        };
+        let pages = one_after_another(Router::new().route("/long", get(long)));
+        let listener = admin_http::bind((Ipv4Addr::LOCALHOST, 0).into())
+            .await
+            .unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(admin_http::serve(listener, pages, stop.clone()));
+        let mut asking = tokio::task::JoinSet::new();
+        for _ in 0..32 {
+            asking.spawn(async move {
+                let answer = Request::get("/long").send(&Target::Tcp(address)).await;
+                answer.unwrap().text()
+            });
+        }
+        let answers = asking.join_all().await;
+        assert!(answers.iter().all(|text| text == "written"), "{answers:?}");
+        assert_eq!((most.load(SeqCst), inside.load(SeqCst)), (1, 0));
+        stop.cancel();
+        serving.await.unwrap();
     }
 }
