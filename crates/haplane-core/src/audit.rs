@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use haplane_haproxy::cfg::{Config, Span};
+use haplane_haproxy::cfg::{Backend, Config, Span, StateSource};
 use haplane_haproxy::forecast::{ForecastRow, StateFiles, forecast};
 use haplane_haproxy::server_state::ServerRow;
 use haplane_haproxy::{HaproxyVersion, RowKey};
@@ -130,16 +130,25 @@ impl<'a> Looked<'a> {
         !self.enrolled.is_empty()
     }
 
-    /// Under which name a row's state file is known, e.g. for `line 3 of …`.
-    fn file_name(&self, backend: &haplane_haproxy::cfg::Backend) -> String {
-        use haplane_haproxy::cfg::StateSource;
+    /// Under which name a backend's state file is known, e.g. for `line 3 of …`.
+    fn file_name(&self, backend: &Backend) -> String {
         match backend.settings.state_source.value {
-            StateSource::Local => backend.local_state_file().to_owned(),
-            StateSource::Global | StateSource::None => self
-                .subject
-                .global_file
-                .unwrap_or("the server-state file")
-                .to_owned(),
+            StateSource::Local => self.local_file_name(backend.local_state_file()),
+            StateSource::Global | StateSource::None => self.global_file_name().to_owned(),
+        }
+    }
+
+    fn global_file_name(&self) -> &str {
+        self.subject.global_file.unwrap_or("the server-state file")
+    }
+
+    /// A relative name counts from `server-state-base`.
+    fn local_file_name(&self, name: &str) -> String {
+        match &self.config().global().server_state_base {
+            Some(base) if !name.starts_with('/') => {
+                format!("{}/{name}", base.value.trim_end_matches('/'))
+            }
+            _ => name.to_owned(),
         }
     }
 }

@@ -27,29 +27,13 @@ pub(super) fn check(looked: &Looked<'_>, findings: &mut Findings) {
 
 /// The files as such: dropped, or refused in part.
 fn files(looked: &Looked<'_>, findings: &mut Findings) {
-    let global = looked.subject.files.global.iter().map(|file| {
-        (
-            looked
-                .subject
-                .global_file
-                .unwrap_or("the server-state file")
-                .to_owned(),
-            file,
-        )
-    });
-    let backends = looked.config().backends();
-    let local = looked.subject.files.local.iter().map(|(name, file)| {
-        let backend = backends.iter().find(|backend| backend.name == *name);
-        (
-            backend.map_or_else(
-                || name.to_string(),
-                |backend| backend.local_state_file().to_owned(),
-            ),
-            file,
-        )
-    });
-    for (name, file) in global.chain(local) {
-        dropped(&name, file, findings);
+    if let Some(file) = &looked.subject.files.global {
+        dropped(looked.global_file_name(), file, findings);
+    }
+    for backend in looked.config().backends() {
+        if let Some(file) = looked.subject.files.local.get(&backend.name) {
+            dropped(&looked.file_name(backend), file, findings);
+        }
     }
 }
 

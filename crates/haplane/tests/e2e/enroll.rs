@@ -197,3 +197,37 @@ fn what_haproxy_refuses_is_not_written() {
         .run(&["enroll", "-f", path(&files.config)])
         .exits(2);
 }
+
+/// Every configuration that the reader is tried on: HAProxy takes the result, and the way back is exact.
+#[test]
+fn the_corpus_there_and_back() {
+    let corpus = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../haplane-haproxy/tests/corpus"
+    );
+    let mut changed = 0;
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        let entry = entry.unwrap().path();
+        let original = std::fs::read_to_string(&entry)
+            .unwrap()
+            .replace("{dir}", "/tmp");
+        let files = Files::new(&original, 9777);
+        for peer in [Peer::Haproxy28, Peer::Haproxy26] {
+            std::fs::write(&files.config, &original).unwrap();
+            let program = peer.program();
+            let run = haplane()
+                .run(&files.words(&["--write", "--json", "--haproxy", path(&program)]))
+                .exits(0);
+            changed += run.json()["changed"].as_array().unwrap().len();
+            haplane().run(&files.words(&["--check"])).exits(0);
+            haplane()
+                .run(&files.words(&["--remove", "--write"]))
+                .exits(0);
+            // What asked an agent before cannot be told from what an enrolment put there.
+            if !original.contains("agent-") {
+                assert_eq!(files.text(), original, "{}", entry.display());
+            }
+        }
+    }
+    assert!(changed > 100, "{changed} lines changed");
+}
