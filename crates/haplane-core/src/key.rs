@@ -71,13 +71,14 @@ impl FromStr for Key {
 }
 
 fn is_allowed(c: char) -> bool {
-    !c.is_control() && !c.is_whitespace() && !is_invisible(c) && !matches!(c, ',' | '#' | '"')
+    !is_unprintable(c) && !c.is_whitespace() && !matches!(c, ',' | '#' | '"')
 }
 
-/// Characters that print as nothing or reorder what stands beside them: two keys that look the
-/// same must be the same.
-fn is_invisible(c: char) -> bool {
-    matches!(c,
+/// Characters that move a terminal's cursor, print as nothing or reorder what stands beside them.
+/// Two keys that look the same must be the same, and no text of somebody else's may show them.
+pub fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
         '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{FEFF}'
         | '\u{200B}'..='\u{200F}'
         | '\u{202A}'..='\u{202E}'

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use haplane_core::key::is_unprintable;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -114,8 +115,7 @@ impl Connection {
                 status.as_u16()
             ));
         }
-        serde_json::from_slice(&body)
-            .map_err(|error| format!("{path} cannot be understood: {error}"))
+        read(&body).map_err(|error| format!("{path} cannot be understood: {error}"))
     }
 
     /// Sends one JSON document; the status and the document that come back.
@@ -128,8 +128,8 @@ impl Connection {
         let (status, body) = self
             .exchange(request, path, document.to_string().into())
             .await?;
-        let document = serde_json::from_slice(&body)
-            .map_err(|error| format!("{path} cannot be understood: {error}"))?;
+        let document =
+            read(&body).map_err(|error| format!("{path} cannot be understood: {error}"))?;
         Ok((status, document))
     }
 
@@ -159,9 +159,57 @@ impl Connection {
     }
 }
 
+/// Reads a page. What a peer says is shown to people, and it may be anybody who could register: no
+/// text of it reaches a terminal with a character that moves the cursor or forges a line.
+fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
+    // In JSON a control character is an escape, and what else is invisible is not ASCII.
+    let is_plain = body.iter().all(|&byte| byte.is_ascii() && byte != b'\\');
+    if is_plain {
+        return serde_json::from_slice(body);
+    }
+    let mut page = serde_json::from_slice(body)?;
+    clean(&mut page);
+    serde_json::from_value(page)
+}
+
+fn clean(value: &mut Value) {
+    match value {
+        Value::String(text) => clean_text(text),
+        Value::Array(items) => items.iter_mut().for_each(clean),
+        Value::Object(fields) => {
+            for (mut name, mut value) in std::mem::take(fields) {
+                clean_text(&mut name);
+                clean(&mut value);
+                fields.insert(name, value);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn clean_text(text: &mut String) {
+    if text.contains(is_unprintable) {
+        *text = text.replace(is_unprintable, "\u{fffd}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_peer_says_cannot_move_the_cursor_or_forge_a_line() {
+        let body =
+            r#"{"a\u001b[2J": ["x\ny", {"b": "\u202eevil\u009b"}], "n": 7, "ok": "Zoë \"q\" \\"}"#;
+        let page: Value = read(body.as_bytes()).unwrap();
+        let want = serde_json::json!({
+            "a\u{fffd}[2J": ["x\u{fffd}y", {"b": "\u{fffd}evil\u{fffd}"}], "n": 7, "ok": "Zoë \"q\" \\",
+        });
+        assert_eq!(page, want);
+        let plain: Vec<u32> = read(b"[1, 2]").unwrap();
+        assert_eq!(plain, [1, 2]);
+        assert!(read::<Value>(b"{\"a\": \"\\").is_err());
+    }
 
     #[test]
     fn addresses() {

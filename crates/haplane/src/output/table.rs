@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
+use haplane_core::key::is_unprintable;
 
 /// Narrower than this no column is made.
 const NARROWEST: usize = 10;
@@ -138,7 +139,7 @@ fn render_line(cells: &[Cell], widths: &[usize]) -> String {
 /// At most `width` characters; an ellipsis says that more was there. Line ends and other control
 /// characters in what a store or a peer holds never reach the terminal.
 fn cut(text: &str, width: usize) -> String {
-    let clean = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let clean = |c: char| if is_unprintable(c) { '\u{fffd}' } else { c };
     let count = text.chars().count();
     if count <= width {
         return text.chars().map(clean).collect();
