@@ -7,6 +7,8 @@ use haplane_daemon::ConfigError;
 use haplane_store::{CommitError, StoreError, StoreErrorKind};
 use serde_json::Value;
 
+use crate::output::{Part, Report};
+
 /// How a command ended, for pipelines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -78,6 +80,8 @@ pub struct Failure {
     pub message: String,
     /// What there is to say for `--json` beside the error: what was written before it failed.
     pub document: Option<Value>,
+    /// The same for people: what can be told although it failed.
+    pub parts: Vec<Part>,
     /// The message for a terminal, when that is more than the message: configuration errors with
     /// their carets.
     pub styled: Option<String>,
@@ -90,6 +94,7 @@ impl Failure {
             exit,
             message: message.into(),
             document: None,
+            parts: Vec::new(),
             styled: None,
         }
     }
@@ -97,6 +102,16 @@ impl Failure {
     /// The command line is wrong.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
+    }
+
+    /// With what can be told all the same.
+    #[must_use]
+    pub fn telling(self, report: Report) -> Self {
+        Self {
+            document: Some(report.document),
+            parts: report.parts,
+            ..self
+        }
     }
 
     /// A guard says no.

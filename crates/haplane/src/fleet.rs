@@ -139,6 +139,17 @@ impl Fleet {
         })
     }
 
+    /// And one more, where nobody could be found: an agent answers whatever happens to the store
+    /// that leads to it.
+    #[must_use]
+    pub fn or_at(mut self, address: AgentAddress) -> Self {
+        if self.agents.is_empty() {
+            let name = None;
+            self.agents.push(Agent { name, address });
+        }
+        self
+    }
+
     /// Asks all of them.
     pub async fn ask(&self, depth: Depth) -> Census {
         self.ask_within(depth, DEADLINE).await

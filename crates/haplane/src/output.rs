@@ -169,7 +169,7 @@ impl Output {
             )),
         }
         if !self.json {
-            return failure.exit;
+            return Self::stdout(&Self::render(&failure.parts), failure.exit);
         }
         let mut document = match &failure.document {
             Some(Value::Object(object)) => object.clone(),

@@ -76,9 +76,18 @@ impl Session {
                 .map(Fleet::at)
                 .map_err(|error| Failure::usage(error.to_string()));
         }
+        Ok(Fleet::beside(&self.store, self.local_agent()).await)
+    }
+
+    /// The same while the store cannot be read, and so may lead to nobody: then the local one.
+    pub async fn fleet_without_store(&self, options: &FleetOptions) -> Result<Fleet, Failure> {
+        let fleet = self.fleet(options).await?;
+        Ok(fleet.or_at(self.local_agent()))
+    }
+
+    fn local_agent(&self) -> AgentAddress {
         let local = self.settings.http.listen;
-        let local = AgentAddress::new(local.ip().to_string(), local.port());
-        Ok(Fleet::beside(&self.store, local).await)
+        AgentAddress::new(local.ip().to_string(), local.port())
     }
 
     /// Lets a person say yes where the environment demands it.

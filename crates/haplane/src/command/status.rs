@@ -4,6 +4,7 @@ mod summary;
 
 use std::time::Duration;
 
+use haplane_core::Snapshot;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -37,7 +38,10 @@ pub async fn run(session: &Session, options: &StatusOptions) -> Result<Report, F
 
 async fn look(session: &Session, options: &StatusOptions) -> Result<Report, Failure> {
     let now = Timestamp::now();
-    let snapshot = session.read().await?;
+    let snapshot = match session.read().await {
+        Ok(snapshot) => snapshot,
+        Err(failure) => return Err(without_store(session, options, failure).await),
+    };
     let fleet = session.fleet(&options.fleet).await?;
     let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
     let mut keys = shown_keys(session, &snapshot, |_| true, now).await?;
@@ -45,13 +49,33 @@ async fn look(session: &Session, options: &StatusOptions) -> Result<Report, Fail
         key.notice_if_forgotten(session.settings.forgotten_after, now);
     }
     let summary = Summary::of(&snapshot, &knowledge, keys, now);
+    Ok(told(session, options, &summary, now))
+}
+
+/// The failure to read the store, with what the agents tell all the same.
+async fn without_store(session: &Session, options: &StatusOptions, failure: Failure) -> Failure {
+    let asked = match session.fleet_without_store(&options.fleet).await {
+        Ok(fleet) => Knowledge::gather(&fleet, &options.fleet, &Snapshot::default()).await,
+        Err(failure) => Err(failure),
+    };
+    match asked {
+        Ok(knowledge) => {
+            let summary = Summary::without_store(&knowledge);
+            failure.telling(told(session, options, &summary, Timestamp::now()))
+        }
+        // The words of the command line are wrong: that comes first.
+        Err(worse) => worse,
+    }
+}
+
+fn told(session: &Session, options: &StatusOptions, summary: &Summary, now: Timestamp) -> Report {
     let mut document = json!(summary);
     if let Some(object) = document.as_object_mut() {
         object.insert("dashboard".to_owned(), json!(session.place.dashboard));
     }
     let report = summary.tell(Report::new(document), options.all, now);
-    Ok(match &session.place.dashboard {
+    match &session.place.dashboard {
         Some(link) => report.line(format!("dashboard: {link}")),
         None => report,
-    })
+    }
 }

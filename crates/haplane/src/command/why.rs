@@ -51,7 +51,10 @@ pub async fn run(session: &Session, options: &WhyOptions) -> Result<Report, Fail
         .row
         .parse()
         .map_err(|error| Failure::usage(format!("{:?} is no row: {error}", options.row)))?;
-    let snapshot = session.read().await?;
+    let snapshot = match session.read().await {
+        Ok(snapshot) => snapshot,
+        Err(failure) => return Err(without_store(session, options, &row, failure).await),
+    };
     let fleet = session.fleet(&options.fleet).await?;
     let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
     knowledge.tell_absent(session);
@@ -71,12 +74,7 @@ pub async fn run(session: &Session, options: &WhyOptions) -> Result<Report, Fail
         .iter()
         .map(|key| asked_key(key, deciding, &shown))
         .collect();
-    let said: Vec<Said> = knowledge
-        .census
-        .nodes
-        .iter()
-        .flat_map(|node| said_by(node, &row))
-        .collect();
+    let said = said_of(&row, &knowledge);
     let meta = match deciding {
         Some(key) => origin(session, &snapshot, key).await?,
         None => None,
@@ -99,6 +97,68 @@ pub async fn run(session: &Session, options: &WhyOptions) -> Result<Report, Fail
     Ok(report
         .table(key_table(&asked, now))
         .table(node_table(&said)))
+}
+
+/// The failure to read the store, with the layers that agents know: what the row asks for, what it
+/// was answered, what HAProxy shows.
+async fn without_store(
+    session: &Session,
+    options: &WhyOptions,
+    row: &Key,
+    failure: Failure,
+) -> Failure {
+    let asked = match session.fleet_without_store(&options.fleet).await {
+        Ok(fleet) => Knowledge::gather(&fleet, &options.fleet, &Snapshot::default()).await,
+        Err(failure) => Err(failure),
+    };
+    let knowledge = match asked {
+        Ok(knowledge) => knowledge,
+        // The words of the command line are wrong: that comes first.
+        Err(worse) => return worse,
+    };
+    knowledge.tell_absent(session);
+    let said = said_of(row, &knowledge);
+    let deciding = decided_at(row, &knowledge);
+    let keys = knowledge.known.rows.get(row).into_iter().flatten();
+    let keys: Vec<AskedKey> = keys
+        .map(|key| asked_key(key, deciding.as_ref(), &[]))
+        .collect();
+    let report = Report::new(json!({
+        "row": row,
+        "desired": null,
+        "keys": keys,
+        "nodes": said,
+        "meta": null,
+    }));
+    if said.is_empty() {
+        return failure.telling(report.line(format!("no agent that answers knows {row}")));
+    }
+    let names: Vec<&str> = keys.iter().map(|key| key.key.as_str()).collect();
+    let report = report.line(format!(
+        "the store cannot be read, so what {row} is to be is unknown; it asks for {}{}",
+        names.join(", "),
+        deciding.map_or_else(String::new, |key| format!(
+            ", and was last answered by {key}"
+        ))
+    ));
+    failure.telling(report.table(node_table(&said)))
+}
+
+/// The key that decided the last answer, where all agents agree.
+fn decided_at(row: &Key, knowledge: &Knowledge) -> Option<Key> {
+    let nodes = knowledge.census.nodes.iter();
+    let answers = nodes.flat_map(|node| &node.rows);
+    let mut deciding = answers
+        .filter(|answer| answer.row == row.as_str())
+        .map(|answer| answer.decided_by.as_deref());
+    let first = deciding.next()??;
+    let agreed = deciding.all(|other| other == Some(first));
+    first.parse().ok().filter(|_| agreed)
+}
+
+fn said_of(row: &Key, knowledge: &Knowledge) -> Vec<Said> {
+    let nodes = knowledge.census.nodes.iter();
+    nodes.flat_map(|node| said_by(node, row)).collect()
 }
 
 fn unknown(row: &Key, knowledge: &Knowledge) -> Failure {

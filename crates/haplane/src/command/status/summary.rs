@@ -1,6 +1,7 @@
 //! What status says: nodes, rows and keys, put together.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::Duration;
 
 use haplane_core::outlook::Outlook;
@@ -24,7 +25,8 @@ const STALE_AFTER: Duration = Duration::from_mins(1);
 /// The JSON of `haplane status`.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
-    index: u64,
+    /// `None` when the store cannot be read, and all that follows is the agents' word.
+    index: Option<u64>,
     nodes: Vec<NodeLine>,
     unreachable: Vec<Unreachable>,
     rows: Vec<RowLine>,
@@ -59,9 +61,12 @@ struct Unreachable {
 #[derive(Debug, Serialize)]
 struct RowLine {
     row: Key,
-    desired: String,
+    /// `None` when the store cannot be read.
+    desired: Option<String>,
     decided_by: Option<Key>,
     verdicts: BTreeMap<&'static str, usize>,
+    /// What agents answered last, and how many of them.
+    answered: BTreeMap<String, usize>,
     #[serde(skip)]
     in_rotation: bool,
 }
@@ -73,12 +78,6 @@ impl Summary {
         keys: Vec<ShownKey>,
         now: Timestamp,
     ) -> Self {
-        let census = &knowledge.census;
-        let unreachable = |one: &Missing| Unreachable {
-            node: one.name.clone(),
-            address: one.address.clone(),
-            error: one.why.clone(),
-        };
         let asked: Vec<&Key> = knowledge.known.rows.values().flatten().collect();
         let is_unused = |key: &&ShownKey| !asked.iter().any(|asked| asked.as_str() == key.key);
         let unused = keys.iter().filter(|_| knowledge.known.rows_are_known);
@@ -87,13 +86,30 @@ impl Summary {
             .map(|key| key.key.clone())
             .collect();
         Self {
-            index: snapshot.index,
-            nodes: census.nodes.iter().map(node_line).collect(),
-            unreachable: census.absent.iter().map(unreachable).collect(),
+            index: Some(snapshot.index),
             rows: row_lines(snapshot, knowledge, now),
-            not_enrolled: knowledge.out_of_reach.clone(),
             keys,
             unused_keys,
+            ..Self::without_store(knowledge)
+        }
+    }
+
+    /// What agents tell by themselves: what is desired, and by whom, nobody can say.
+    pub(super) fn without_store(knowledge: &Knowledge) -> Self {
+        let census = &knowledge.census;
+        let unreachable = |one: &Missing| Unreachable {
+            node: one.name.clone(),
+            address: one.address.clone(),
+            error: one.why.clone(),
+        };
+        Self {
+            index: None,
+            nodes: census.nodes.iter().map(node_line).collect(),
+            unreachable: census.absent.iter().map(unreachable).collect(),
+            rows: answered_lines(knowledge),
+            not_enrolled: knowledge.out_of_reach.clone(),
+            keys: Vec::new(),
+            unused_keys: Vec::new(),
         }
     }
 
@@ -118,11 +134,18 @@ impl Summary {
             .count();
         let well = |row: &&RowLine| !row.is_in_trouble();
         let rows = self.rows.iter().filter(well).count();
-        format!(
-            "{fresh}/{total} load balancers fresh, {rows}/{} rows as desired, index {}",
-            self.rows.len(),
-            self.index
-        )
+        match self.index {
+            Some(index) => format!(
+                "{fresh}/{total} load balancers fresh, {rows}/{} rows as desired, index {index}",
+                self.rows.len()
+            ),
+            None => format!(
+                "the store cannot be read; this is what {}/{total} load balancers say of {} rows \
+                 (unknown: what is desired now, the keys, who wrote them)",
+                self.nodes.len(),
+                self.rows.len()
+            ),
+        }
     }
 
     fn node_table(&self) -> Table {
@@ -172,25 +195,26 @@ impl Summary {
     }
 
     fn tell_rows(&self, report: Report, all: bool) -> Report {
-        let mut table = Table::new(&["ROW", "DESIRED", "BY", "VERDICTS"]);
+        let mut table = Table::new(&["ROW", "DESIRED", "ANSWERED", "BY", "VERDICTS"]);
         let notable = |row: &&RowLine| all || row.is_in_trouble() || !row.in_rotation;
         for row in self.rows.iter().filter(notable) {
-            let verdicts: Vec<String> = row
-                .verdicts
-                .iter()
-                .map(|(verdict, count)| format!("{count} {verdict}"))
-                .collect();
+            // Where it is known what is desired, the verdicts say whether that is answered.
+            let answered = match &row.desired {
+                Some(_) => String::new(),
+                None => counts(&row.answered),
+            };
             let style = if row.is_in_trouble() { BAD } else { GOOD };
             let desired = if row.in_rotation { GOOD } else { NOTABLE };
             table.push(vec![
                 row.row.to_string().into(),
-                Cell::styled(row.desired.clone(), desired),
+                Cell::styled(row.desired.clone().unwrap_or_default(), desired),
+                Cell::styled(answered, desired),
                 row.decided_by
                     .as_ref()
                     .map(Key::to_string)
                     .unwrap_or_default()
                     .into(),
-                Cell::styled(verdicts.join(", "), style),
+                Cell::styled(counts(&row.verdicts), style),
             ]);
         }
         let report = if table.is_empty() {
@@ -267,24 +291,59 @@ fn node_line(node: &Node) -> NodeLine {
     }
 }
 
+/// `2 drain, 1 ready`.
+fn counts(counted: &BTreeMap<impl Display, usize>) -> String {
+    let parts: Vec<String> = counted
+        .iter()
+        .map(|(what, count)| format!("{count} {what}"))
+        .collect();
+    parts.join(", ")
+}
+
+/// The rows as the store wants them.
 fn row_lines(snapshot: &Snapshot, knowledge: &Knowledge, now: Timestamp) -> Vec<RowLine> {
     let present = Outlook::present(snapshot, now);
-    let mut verdicts: BTreeMap<Key, BTreeMap<&'static str, usize>> = BTreeMap::new();
+    let with_desired = |mut line: RowLine| {
+        if let Some(keys) = knowledge.known.rows.get(&line.row) {
+            let desired = present.desired(keys);
+            line.desired = Some(desired.to_string());
+            line.decided_by = present.deciding(keys).map(|(key, _)| key.clone());
+            line.in_rotation = desired.in_rotation();
+        }
+        line
+    };
+    let lines = answered_lines(knowledge);
+    lines.into_iter().map(with_desired).collect()
+}
+
+/// The rows as agents answer them.
+fn answered_lines(knowledge: &Knowledge) -> Vec<RowLine> {
+    let line = |row: &Key| RowLine {
+        row: row.clone(),
+        desired: None,
+        decided_by: None,
+        verdicts: BTreeMap::new(),
+        answered: BTreeMap::new(),
+        in_rotation: true,
+    };
+    let rows = knowledge.known.rows.keys();
+    let mut lines: BTreeMap<&Key, RowLine> = rows.map(|row| (row, line(row))).collect();
     for answer in knowledge.census.nodes.iter().flat_map(|node| &node.rows) {
-        if let Some((row, _)) = answer.keys() {
-            let of_row = verdicts.entry(row).or_default();
-            *of_row.entry(answer.verdict().as_str()).or_default() += 1;
+        let of_row = answer.keys().and_then(|(row, _)| lines.get_mut(&row));
+        let Some(line) = of_row else {
+            continue;
+        };
+        *line.verdicts.entry(answer.verdict().as_str()).or_default() += 1;
+        if let Some(word) = answer.answer.clone().filter(|word| !word.is_empty()) {
+            line.in_rotation &= !says_out(&word);
+            *line.answered.entry(word).or_default() += 1;
         }
     }
-    let line = |(row, keys): (&Key, &Vec<Key>)| {
-        let desired = present.desired(keys);
-        RowLine {
-            row: row.clone(),
-            desired: desired.to_string(),
-            decided_by: present.deciding(keys).map(|(key, _)| key.clone()),
-            verdicts: verdicts.remove(row).unwrap_or_default(),
-            in_rotation: desired.in_rotation(),
-        }
-    };
-    knowledge.known.rows.iter().map(line).collect()
+    lines.into_values().collect()
+}
+
+/// Whether an agent's answer keeps a row from new traffic.
+fn says_out(answer: &str) -> bool {
+    let out = ["drain", "maint", "0%"];
+    answer.split(' ').any(|word| out.contains(&word))
 }
