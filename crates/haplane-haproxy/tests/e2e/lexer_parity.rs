@@ -186,3 +186,58 @@ fn the_faults_of_random_lines() {
         }
     }
 }
+
+/// Every keyword of server lines, by HAProxy's own list (`-dKall`), takes as many words as we think.
+#[test]
+fn the_keywords_of_server_lines() {
+    for peer in [Peer::Haproxy28, Peer::Haproxy26] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("f.cfg"), "global\n").unwrap();
+        let mut command = Command::new(peer.program());
+        let output = command
+            .args(["-dKall", "-c", "-f", "f.cfg"])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let list = String::from_utf8_lossy(&output.stdout).into_owned();
+        let keywords: Vec<(&str, usize)> = list
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("server <name> <addr> "))
+            .map(keyword_and_values)
+            .collect();
+        assert!(keywords.len() > 80, "{list}");
+        // `usesrc` is a part of `source`, and refused alone.
+        for (keyword, values) in keywords
+            .into_iter()
+            .filter(|(keyword, _)| *keyword != "usesrc")
+        {
+            let values = " 1".repeat(values);
+            let text = format!("backend b\n server s 192.0.2.1:80 {keyword}{values} weight 77\n");
+            let config = Config::parse(
+                vec![SourceFile::new("f.cfg", text.as_str())],
+                &Context::default(),
+            );
+            let row = config.rows().next().unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(row.server.settings.weight.value, 77, "{text}");
+            let unknown = config
+                .diagnostics()
+                .iter()
+                .find(|one| one.message.starts_with("no server keyword"));
+            assert_eq!(unknown, None, "{text}");
+        }
+    }
+}
+
+/// `agent-port +1`: one value follows. `source +-1`: it depends on them, an address at least.
+fn keyword_and_values(line: &str) -> (&str, usize) {
+    let (keyword, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let values = match rest
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix('+'))
+    {
+        None => 0,
+        Some("-1") => 1,
+        Some(number) => number.parse().unwrap(),
+    };
+    (keyword, values)
+}
