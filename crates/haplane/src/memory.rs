@@ -15,6 +15,7 @@ pub(crate) struct MemoryStore {
     inner: Mutex<Inner>,
     size: usize,
     conflict_at: Option<usize>,
+    is_filtered: bool,
 }
 
 #[derive(Debug, Default)]
@@ -33,6 +34,15 @@ impl MemoryStore {
             inner: Mutex::default(),
             size,
             conflict_at,
+            is_filtered: false,
+        }
+    }
+
+    /// A store that owns up to leaving keys out of its lists.
+    pub(crate) fn that_filters() -> Self {
+        Self {
+            is_filtered: true,
+            ..Self::new(62, None)
         }
     }
 
@@ -81,7 +91,11 @@ impl Store for MemoryStore {
             snapshot: Snapshot::new(inner.index, inner.pairs.values().cloned()),
             consistent: true,
             has_leader: true,
-            extent: Extent::Whole,
+            extent: if self.is_filtered {
+                Extent::Filtered
+            } else {
+                Extent::Whole
+            },
             index_covers_content: true,
         })
     }

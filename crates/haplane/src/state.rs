@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use haplane_core::guard::Mode;
+use haplane_core::guard::{Extent, Mode};
 use haplane_core::log::{LogEntry, LogId};
 use haplane_core::{Snapshot, marker};
 use haplane_store::{Store, StoreError};
@@ -31,6 +31,13 @@ pub async fn read(store: &impl Store, marker: Marker) -> Result<Snapshot, Failur
         return Err(Failure::new(
             Exit::Unreachable,
             "the store has no leader: what it says may be long past; look at the Consul servers",
+        ));
+    }
+    if reading.extent == Extent::Filtered {
+        return Err(Failure::new(
+            Exit::Unreachable,
+            "Consul left keys out of its list that the token may not read, so that what is drained may \
+             look ready; give it key_prefix read on all of the state prefix",
         ));
     }
     let snapshot = reading.snapshot;
@@ -78,5 +85,21 @@ impl Origins {
     /// The entry of this id.
     pub fn get(&self, id: Option<LogId>) -> Option<&LogEntry> {
         self.0.get(&id?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryStore;
+
+    #[tokio::test]
+    async fn a_list_without_what_is_denied_is_not_believed() {
+        let whole = MemoryStore::new(62, None);
+        assert!(read(&whole, Marker::Optional).await.is_ok());
+        let filtered = MemoryStore::that_filters();
+        let failure = read(&filtered, Marker::Optional).await.unwrap_err();
+        assert_eq!(failure.exit, Exit::Unreachable);
+        assert!(failure.message.contains("key_prefix"), "{failure:?}");
     }
 }
