@@ -11,6 +11,7 @@ pub mod exit;
 pub mod fleet;
 pub mod haproxy_files;
 pub mod identity;
+pub mod interrupt;
 pub mod knowledge;
 #[cfg(test)]
 mod memory;
@@ -34,6 +35,7 @@ use cli::{Cli, Command};
 use config::Source;
 use exit::{Exit, Failure};
 use identity::Identity;
+use interrupt::unless_interrupted;
 use output::{Output, Report};
 use session::Session;
 
@@ -109,7 +111,10 @@ fn in_session(session: &Session, command: &Command) -> Exit {
         .enable_all()
         .build();
     let done = match runtime {
-        Ok(runtime) => runtime.block_on(dispatch(session, command)),
+        Ok(runtime) => runtime.block_on(unless_interrupted(
+            &session.standing,
+            dispatch(session, command),
+        )),
         Err(error) => Err(Failure::new(
             Exit::Unexpected,
             format!("cannot start: {error}"),

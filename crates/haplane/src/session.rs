@@ -10,6 +10,7 @@ use crate::config::Place;
 use crate::exit::Failure;
 use crate::fleet::{AgentAddress, Fleet};
 use crate::identity::Identity;
+use crate::interrupt::Standing;
 use crate::output::Output;
 use crate::state::{self, Marker};
 
@@ -25,6 +26,8 @@ pub struct Session {
     pub output: Output,
     /// Who runs it.
     pub identity: Identity,
+    /// What is left if it is interrupted.
+    pub standing: Standing,
 }
 
 impl Session {
@@ -44,6 +47,7 @@ impl Session {
                 store,
                 output,
                 identity,
+                standing: Standing::default(),
             }),
             Err(failure) => Err((output, failure)),
         }

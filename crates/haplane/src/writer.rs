@@ -142,16 +142,30 @@ impl<'s> Writer<'s> {
             self.session.confirm(self.options.yes, &what)?;
             self.confirmed.set(true);
         }
+        self.stands(
+            &outcome,
+            "the write was on its way; `haplane show` tells whether it came through",
+        );
         let written = write::commit(&self.session.store, &steps, &self.author()).await;
         outcome.written = match written {
             Ok(written) => written,
             Err(interrupted) => return Err(self.interrupted(interrupted, &outcome).await),
         };
+        self.stands(
+            &outcome,
+            "the change is written and stays; `haplane wait` tells when it has taken",
+        );
         if let Err(error) = write::trim_log(&self.session.store).await {
             let output = &self.session.output;
             output.warn(&format!("the log was not trimmed: {}", error.story()));
         }
         Ok(outcome)
+    }
+
+    /// What is left if the command is interrupted from here on.
+    pub fn stands(&self, outcome: &Outcome, left: &str) {
+        let document = self.document(outcome, None);
+        self.session.standing.is(left, document);
     }
 
     fn foresee(&self, wanted: &[Wanted], steps: &[write::Step]) -> Outcome {

@@ -145,6 +145,14 @@ async fn second_step(
         .map(|one| one.since)
         .max()
         .unwrap_or_else(Timestamp::now);
+    let names = crate::command::names(waited_for.iter());
+    writer.stands(
+        first,
+        &format!(
+            "{names} stays at drain; run the same command again for the step to maint, \
+             or `haplane ready` to bring it back"
+        ),
+    );
     let gone = Timestamp::now().duration_since(began);
     let left = how
         .grace

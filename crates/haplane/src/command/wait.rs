@@ -34,6 +34,10 @@ pub async fn run(session: &Session, options: &WaitOptions) -> Result<Report, Fai
         snapshot: &snapshot,
         timeout,
     };
+    session.standing.is(
+        "nothing was proven, and waiting changes nothing; running it again resumes",
+        json!({"converged": false, "index": goal.index}),
+    );
     let waited = wait(&fleet, &goal, &session.output).await;
     if waited.converged {
         return Ok(waited.tell(Report::new(json!(waited))));

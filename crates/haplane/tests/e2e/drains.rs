@@ -1,12 +1,13 @@
 //! Out of rotation and back, interrupted and contradicted.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::time::{Duration, Instant};
 
 use haplane_testkit::eventually::eventually;
 use serde_json::json;
 
 use crate::agent_process::PATIENCE;
-use crate::command::{Haplane, run_of};
+use crate::command::{Haplane, Run, run_of};
 use crate::fleet::Fleet;
 
 async fn becomes(fleet: &Fleet, key: &str, value: &str) {
@@ -142,4 +143,81 @@ async fn a_store_that_is_away_during_the_drain_loses_no_step() {
     fleet.consul.ready().await;
     run_of(drain.wait_with_output().unwrap()).exits(0);
     assert_eq!(fleet.value("canary").await.unwrap(), "maint");
+}
+
+/// Sends SIGINT, as Ctrl-C does, and gives the run to its end.
+fn interrupt(child: std::process::Child) -> Run {
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    run_of(child.wait_with_output().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_command_says_what_it_leaves() {
+    let mut fleet = Fleet::start(1).await;
+    let words = ["drain", "canary", "--grace", "60s", "--json"];
+    let mut drain = in_background(&fleet.haplane, &words);
+    // It says so when it begins to wait for the sessions.
+    let mut said = BufReader::new(drain.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("draining canary") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    let run = interrupt(drain).exits(4);
+    said.read_to_string(&mut line).unwrap();
+    assert!(
+        line.contains("canary stays at drain") && line.contains("run the same command again"),
+        "{line}"
+    );
+    assert_eq!(run.json()["changed"][0]["after"], "drain");
+    assert_eq!(run.json()["error"]["exit"], 4);
+    assert_eq!(fleet.value("canary").await.unwrap(), "drain");
+
+    fleet.balancers[0].agent.process().kill();
+    let words = ["set", "canary", "maint", "--wait", "--timeout", "60s"];
+    let set = in_background(&fleet.haplane, &words);
+    becomes(&fleet, "canary", "maint").await;
+    // Longer than it takes to hear of the write, shorter than the wait.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let run = interrupt(set).exits(4);
+    assert!(run.stderr.contains("written and stays"), "{}", run.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_lost_during_a_drain_is_waited_for_and_named() {
+    let mut fleet = Fleet::start(2).await;
+    let begun = Instant::now();
+    let drain = in_background(
+        &fleet.haplane,
+        &["drain", "canary", "--grace", "5s", "--json"],
+    );
+    let contradicted = in_background(
+        &fleet.haplane,
+        &["drain", "web/gke-us-east1-b-web", "--grace", "5s"],
+    );
+    becomes(&fleet, "canary", "drain").await;
+    becomes(&fleet, "web/gke-us-east1-b-web", "drain").await;
+    let lost = &mut fleet.balancers[1];
+    lost.agent.process().kill();
+    lost.haproxy.kill().await;
+    let bob = fleet.haplane.with("USER", "bob");
+    bob.run(&["set", "web/gke-us-east1-b-web", "ready"])
+        .exits(0);
+
+    let run = run_of(drain.wait_with_output().unwrap()).exits(0);
+    assert!(
+        begun.elapsed() >= Duration::from_secs(5),
+        "the whole grace: nobody knows of the lost node's sessions"
+    );
+    assert_eq!(run.json()["changed"][0]["after"], "maint");
+    assert_eq!(fleet.value("canary").await.unwrap(), "maint");
+    assert!(run.stderr.contains("lb-02: its agent at"), "{}", run.stderr);
+    let run = run_of(contradicted.wait_with_output().unwrap()).exits(3);
+    assert!(run.stderr.contains("bob"), "{}", run.stderr);
+    assert_eq!(
+        fleet.value("web/gke-us-east1-b-web").await.unwrap(),
+        "ready",
+        "never maint over somebody's ready"
+    );
 }

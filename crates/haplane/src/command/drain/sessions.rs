@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use crate::fleet::answers::RowAnswer;
-use crate::fleet::{Census, Depth, Node};
+use crate::fleet::{Census, Depth, Missing, Node};
 use crate::times;
 use crate::writer::Writer;
 
@@ -47,7 +47,13 @@ pub(super) async fn wait_until_gone(
         let census = writer.fleet.ask(Depth::RowsFrom(index)).await;
         let sessions = count(writer, &census, keys, index);
         let left = end.saturating_duration_since(Instant::now());
-        if sessions == Sessions::Gone || left.is_zero() {
+        if sessions == Sessions::Gone {
+            return;
+        }
+        if left.is_zero() {
+            for lost in census.absent.iter().map(Missing::absentee) {
+                output.warn(&format!("{}: {}", lost.node, lost.why));
+            }
             return;
         }
         let seen = match sessions {
