@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use anstyle::Style;
 use haplane_core::key::is_unprintable;
 
-/// Narrower than this no column is made.
-const NARROWEST: usize = 10;
+/// Narrower than the first of these no column is made, unless nothing else helps; narrower than the
+/// last, never.
+const NARROWEST: [usize; 2] = [10, 4];
 const GAP: usize = 2;
 
 /// One cell: a text and how it looks on a terminal with colours.
@@ -109,10 +110,12 @@ fn natural_widths(lines: &[Vec<Cell>]) -> Vec<usize> {
 fn shrink(widths: &mut [usize], most: usize) {
     let total =
         |widths: &[usize]| widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-    while total(widths) > most {
-        match widths.iter_mut().max() {
-            Some(widest) if *widest > NARROWEST => *widest -= 1,
-            _ => return,
+    for narrowest in NARROWEST {
+        while total(widths) > most {
+            match widths.iter_mut().max() {
+                Some(widest) if *widest > narrowest => *widest -= 1,
+                _ => break,
+            }
         }
     }
 }

@@ -10,4 +10,5 @@
 
 mod command;
 mod directory;
+mod terminal;
 mod words;
