@@ -138,10 +138,7 @@ impl<'s> Writer<'s> {
         }
         let rows = report::count(outcome.moved.len(), "row");
         let what = format!("write {} ({rows} moved)", report::count(steps.len(), "key"));
-        if !self.confirmed.get() {
-            self.session.confirm(self.options.yes, &what)?;
-            self.confirmed.set(true);
-        }
+        self.confirm(&what)?;
         self.stands(
             &outcome,
             "the write was on its way; `haplane show` tells whether it came through",
@@ -160,6 +157,15 @@ impl<'s> Writer<'s> {
             output.warn(&format!("the log was not trimmed: {}", error.story()));
         }
         Ok(outcome)
+    }
+
+    /// Lets a person say yes, once, where the environment demands it.
+    pub fn confirm(&self, what: &str) -> Result<(), Failure> {
+        if !self.confirmed.get() {
+            self.session.confirm(self.options.yes, what)?;
+            self.confirmed.set(true);
+        }
+        Ok(())
     }
 
     /// What is left if the command is interrupted from here on.

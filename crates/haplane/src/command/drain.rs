@@ -146,6 +146,8 @@ async fn second_step(
         .max()
         .unwrap_or_else(Timestamp::now);
     let names = crate::command::names(waited_for.iter());
+    // Asked before the grace, not after it.
+    writer.confirm(&format!("take {names} to maint"))?;
     writer.stands(
         first,
         &format!(

@@ -1,5 +1,7 @@
 //! What a writer is kept from doing by mistake.
 
+use std::time::{Duration, Instant};
+
 use haplane_testkit::consul::{Consul, Options};
 use serde_json::{Value, json};
 
@@ -132,6 +134,14 @@ async fn an_environment_can_demand_a_yes() {
     haplane
         .run(&["--env", "gprd", "set", "canary", "drain", "--yes"])
         .exits(0);
+    let begun = Instant::now();
+    haplane
+        .run(&["--env", "gprd", "drain", "canary", "--grace", "60s"])
+        .exits(3);
+    assert!(
+        begun.elapsed() < Duration::from_secs(30),
+        "asked before the grace, not after it"
+    );
     let status = haplane
         .run(&["canary", "--status", "--env", "gprd", "--json"])
         .exits(0)

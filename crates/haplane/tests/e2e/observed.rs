@@ -145,6 +145,40 @@ async fn a_drain_ends_when_the_sessions_are_seen_to_be_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_sessions_of_a_lost_node_are_not_taken_for_gone() {
+    let balancer = Balancer::start("200ms").await;
+    let mut agent = Launch::registered(&balancer.consul, "lb-02").ready().await;
+    let asks = enrolled(agent.checks(), "web/a canary");
+    let sections = format!("{DEFAULTS}\nbackend web\n    server a 127.0.0.1:9 {asks}\n");
+    let mut haproxy = Haproxy::start(Version::V28, Config::new(&sections).global(AT_ONCE)).await;
+
+    let begun = Instant::now();
+    let mut drain = balancer
+        .haplane
+        .command(&["drain", "canary", "--grace", "5s", "--json"]);
+    let drain = drain
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually("the drain", PATIENCE, async || {
+        let bits = haproxy.server("web/a").await.number("srv_admin_state");
+        if bits & 8 == 8 { Ok(()) } else { Err(bits) }
+    })
+    .await;
+    agent.process().kill();
+    haproxy.kill().await;
+
+    let run = run_of(drain.wait_with_output().unwrap()).exits(0);
+    assert!(
+        begun.elapsed() >= Duration::from_secs(5),
+        "lb-01 alone is seen to serve nobody"
+    );
+    assert_eq!(run.json()["changed"][0]["after"], "maint");
+    assert!(run.stderr.contains("lb-02: its agent at"), "{}", run.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_set_by_hand_or_does_not_ask_is_named_with_its_cause() {
     let mut balancer = Balancer::start("20s").await;
     let haplane = balancer.haplane.clone();
