@@ -31,6 +31,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// A store that fails for this long is away. Rows that ask for the first time are then answered from
 /// the last snapshot, as all the others are.
 const AWAY_AFTER: Duration = Duration::from_secs(3);
+/// A store that has not answered by then fails.
+const SLOW: Duration = Duration::from_secs(2);
 
 /// Why an answer may not rest on the absence of these keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,11 +138,21 @@ impl Readable {
         if self.views.borrow().snapshot.is_none() {
             return Ok(());
         }
-        let said = lock(known).say(keys);
+        let said = match lock(known).say(keys) {
+            Err(Unreadable::Unknown) if self.is_known_away() => Ok(()),
+            said => said,
+        };
         if said == Err(Unreadable::Unknown) {
             self.asked.notify_one();
         }
         said
+    }
+
+    /// The watch loop has been without the store for a while.
+    fn is_known_away(&self) -> bool {
+        let view = self.views.borrow();
+        let since = view.failure.as_ref().map(|failing| failing.since.instant);
+        since.is_some_and(|since| since.elapsed() >= AWAY_AFTER)
     }
 
     /// Whether rows go without an answer because the store denies keys of theirs.
@@ -177,9 +189,10 @@ impl Readable {
                 continue;
             }
             let paths: Vec<String> = keys.iter().map(kv_path::encode).collect();
-            let is_news = match store.read_names(&paths).await {
-                Ok(named) => lock(known).learn(keys.into_iter().zip(named)),
-                Err(_) => lock(known).failed(),
+            let began = Instant::now();
+            let is_news = match timeout_at(began + SLOW, store.read_names(&paths)).await {
+                Ok(Ok(named)) => lock(known).learn(keys.into_iter().zip(named)),
+                Ok(Err(_)) | Err(_) => lock(known).failed(began),
             };
             if is_news {
                 self.news.send_replace(());
@@ -239,8 +252,8 @@ impl Known {
     /// No word on any key. Says that nothing was learnt.
     ///
     /// The watch loop tells people of the failure.
-    fn failed(&mut self) -> bool {
-        self.failing_since.get_or_insert_with(Instant::now);
+    fn failed(&mut self, began: Instant) -> bool {
+        self.failing_since.get_or_insert(began);
         false
     }
 

@@ -16,6 +16,7 @@ struct Said(Arc<Mutex<Saying>>);
 struct Saying {
     of: BTreeMap<String, Named>,
     fails: bool,
+    hangs: bool,
     asked: Vec<String>,
 }
 
@@ -36,6 +37,10 @@ impl Said {
 
 impl Store for Said {
     async fn read_names(&self, paths: &[String]) -> Result<Vec<Named>, StoreError> {
+        let hangs = self.0.lock().unwrap().hangs;
+        if hangs {
+            std::future::pending::<()>().await;
+        }
         let mut saying = self.0.lock().unwrap();
         saying.asked.extend_from_slice(paths);
         if saying.fails {
@@ -173,6 +178,31 @@ async fn a_store_that_fails_proves_nothing_until_it_counts_as_away() {
     running.said.fails(false);
     sleep(PAUSE * 2).await;
     assert_eq!(running.ask(&["web/a"]).await, denied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_is_away_as_soon_as_one_that_fails() {
+    let running = running();
+    running.said.0.lock().unwrap().hangs = true;
+    assert_eq!(running.ask(&["web/a"]).await, Err(Unreadable::Unknown));
+    sleep(AWAY_AFTER).await;
+    assert_eq!(running.ask(&["web/a"]).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_is_new_while_the_store_has_long_been_away_does_not_wait() {
+    let running = running();
+    running.said.fails(true);
+    let since = haplane_store::Moment::now();
+    running.views.send_modify(|view| {
+        let kind = StoreErrorKind::Unreachable;
+        let what = "gone".to_owned();
+        view.failure = Some(haplane_store::watch::Failing { since, kind, what });
+    });
+    sleep(AWAY_AFTER).await;
+    let asked = Instant::now();
+    assert_eq!(running.ask(&["web/new"]).await, Ok(()));
+    assert_eq!(asked.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
