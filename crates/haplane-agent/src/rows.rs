@@ -25,8 +25,9 @@ pub const MAX_ROWS: usize = 50_000;
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// A line that nobody asked for this long is forgotten.
 pub const FORGET_AFTER: Duration = Duration::from_hours(1);
-/// The interval of a row that has asked only once: HAProxy's default `agent-inter`.
-const ASSUMED_INTERVAL: Duration = Duration::from_secs(2);
+/// The interval of a row that has asked only once: it may be a long one, and a row is not called silent
+/// before it is known to be.
+const ASSUMED_INTERVAL: Duration = Duration::from_secs(10);
 /// Checks are not punctual; an interval never counts as shorter than this.
 const LEAST_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -343,8 +344,8 @@ mod tests {
             let now = start + Duration::from_secs(seconds);
             rows.iter().filter(|record| record.is_silent(now)).count()
         };
-        assert_eq!(silent(&rows, 6), 0);
-        assert_eq!(silent(&rows, 7), 2);
+        assert_eq!(silent(&rows, 30), 0);
+        assert_eq!(silent(&rows, 31), 2);
         let names: Vec<_> = rows
             .list()
             .iter()
@@ -359,7 +360,7 @@ mod tests {
     async fn a_line_is_forgotten_once_its_row_asks_by_another() {
         let mut rows = Rows::default();
         let start = Instant::now();
-        let later = start + Duration::from_secs(7);
+        let later = start + Duration::from_secs(31);
         let served = served(1, "ready", start);
         ask(&mut rows, b"web/a canary", &served, start);
         ask(&mut rows, b"web/b canary", &served, start);
