@@ -2,6 +2,7 @@
 
 use haplane_testkit::consul::{Consul, MANAGEMENT_TOKEN, Options};
 
+use crate::agent_process::Launch;
 use crate::command::Haplane;
 
 async fn with_policy(consul: &Consul, rules: &str) -> Haplane {
@@ -57,4 +58,29 @@ async fn a_reader_without_the_log_is_told_so() {
     let show = reader.run(&["show"]).exits(0);
     assert!(show.stdout.contains("canary  drain"), "{}", show.stdout);
     assert!(show.stderr.contains("haplane/log/"), "{}", show.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_read_the_state_still_sees_the_agents() {
+    let consul = Consul::start(Options::new().acl()).await;
+    let nobody = Haplane::on(format!("consul:{}", consul.url()));
+    nobody
+        .with("CONSUL_HTTP_TOKEN", MANAGEMENT_TOKEN)
+        .run(&["set", "canary", "drain"])
+        .exits(0);
+    let agent = Launch::registered(&consul, "lb-01")
+        .with("CONSUL_HTTP_TOKEN", MANAGEMENT_TOKEN)
+        .ready()
+        .await;
+    agent.answers("web/a canary", "drain").await;
+    let rules = r#"service "haplane-agent" { policy = "read" } node_prefix "" { policy = "read" }"#;
+    let run = with_policy(&consul, rules)
+        .await
+        .run(&["status", "--json"])
+        .exits(5);
+    let status = run.json();
+    let message = status["error"]["message"].as_str().unwrap();
+    assert!(message.contains("haplane/state/"), "{message}");
+    assert_eq!(status["nodes"][0]["node"], "lb-01", "Consul names it");
+    assert_eq!(status["rows"][0]["row"], "web/a");
 }
