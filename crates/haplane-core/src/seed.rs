@@ -4,7 +4,7 @@
 //! says, and the agent is asked soon after. The port of each row is the configuration's, because HAProxy takes it from
 //! the file whatever the configuration says (facts 6.2).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use haplane_haproxy::agent_check::Answer;
 use haplane_haproxy::cfg::{Activity, Config, MAX_WEIGHT, Row, StateSource};
@@ -14,7 +14,8 @@ use haplane_haproxy::{AdminState, RowKey};
 use jiff::Timestamp;
 
 use crate::ask::Ask;
-use crate::resolve::{Policy, resolve};
+use crate::key::Key;
+use crate::resolve::{self, Policy, resolve};
 use crate::snapshot::Snapshot;
 
 /// Where the states of a seed come from.
@@ -99,6 +100,27 @@ fn named(
     })
 }
 
+/// The keys on whose absence this seed rests: where the snapshot has nothing of them, a row is left in
+/// rotation. A store that hides what it denies has to be asked for each by its own name.
+pub fn absences(
+    config: &Config,
+    snapshot: &Snapshot,
+    now: Timestamp,
+    policy: Policy,
+) -> BTreeSet<Key> {
+    let asks = config.rows().filter_map(|row| words(row));
+    asks.flat_map(|ask| resolve::absences(&ask, snapshot, &resolve(&ask, snapshot, now, policy)))
+        .collect()
+}
+
+/// What HAProxy will ask for the row, if it is enrolled.
+fn words(row: Row<'_>) -> Option<Ask> {
+    let agent = &row.server.settings.agent;
+    let send = agent.send.as_ref().filter(|_| agent.enabled.value)?;
+    let line = send.value.split_inclusive('\n').next()?;
+    Ask::parse(line.as_bytes()).ok()
+}
+
 /// What the agent would answer the row, where that differs from how it starts anyway.
 fn desired(
     row: Row<'_>,
@@ -106,10 +128,7 @@ fn desired(
     now: Timestamp,
     policy: Policy,
 ) -> Option<(AdminState, u16)> {
-    let agent = &row.server.settings.agent;
-    let send = agent.send.as_ref().filter(|_| agent.enabled.value)?;
-    let line = send.value.split_inclusive('\n').next()?;
-    let ask = Ask::parse(line.as_bytes()).ok()?;
+    let ask = words(row)?;
     let configured = row.server.settings.weight.value;
     match resolve(&ask, snapshot, now, policy).answer {
         Answer::Drain => Some((AdminState::Drain, configured)),

@@ -41,7 +41,7 @@ pub fn run(settings: &Settings, common: &Common, options: &SeedOptions, output: 
         .enable_all()
         .build();
     let found = match runtime {
-        Ok(runtime) => runtime.block_on(sources::find(settings, common, options, output)),
+        Ok(runtime) => runtime.block_on(sources::find(&config, settings, common, options, output)),
         Err(error) => {
             output.warn(&format!("nobody can be asked: {error}"));
             Found::Nothing

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haplane_haproxy::server_state::{Fate, StateFile};
+use haplane_testkit::consul::{Consul, MANAGEMENT_TOKEN, Options};
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::haproxy::{Config, Haproxy, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -344,4 +345,45 @@ async fn serve(mut connection: TcpStream, body: &str) -> std::io::Result<()> {
     );
     connection.write_all(head.as_bytes()).await?;
     connection.write_all(body.as_bytes()).await
+}
+
+/// A token that may read all but one key is not shown that key's drain.
+#[tokio::test]
+async fn a_key_that_the_token_may_not_read_makes_no_seed() {
+    let consul = Consul::start(Options::new().acl()).await;
+    let writer =
+        Haplane::on(format!("consul:{}", consul.url())).with("CONSUL_HTTP_TOKEN", MANAGEMENT_TOKEN);
+    writer.run(&["set", "web/a", "drain", "--force"]).exits(0);
+    let all = r#"key_prefix "haplane/state/" { policy = "read" }"#;
+    let all_but_one = format!(r#"{all} key "haplane/state/web/a" {{ policy = "deny" }}"#);
+    consul.set_policy("reader", &all_but_one).await;
+    let token = consul.create_token(&["reader"]).await;
+    let reader = Haplane::on(format!("consul:{}", consul.url())).with("CONSUL_HTTP_TOKEN", &token.secret);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let text =
+        "backend web\n  server a 127.0.0.1:1 agent-check agent-port 9777 agent-send \"web/a\\n\"\n";
+    std::fs::write(path("haproxy.cfg"), text).unwrap();
+    let words = [
+        "seed",
+        "-f",
+        &path("haproxy.cfg"),
+        "-o",
+        &path("seed"),
+        "--agent",
+        "127.0.0.1:1",
+    ];
+    let denied = reader.run(&words).exits(5);
+    assert!(
+        denied.stderr.contains("denies the key web/a"),
+        "{denied:#?}"
+    );
+    let seed = std::fs::read_to_string(path("seed")).unwrap();
+    assert!(!seed.contains("web"), "{seed}");
+
+    consul.set_policy("reader", all).await;
+    reader.run(&words).exits(0);
+    let seed = std::fs::read_to_string(path("seed")).unwrap();
+    assert!(seed.contains(" web "), "{seed}");
 }

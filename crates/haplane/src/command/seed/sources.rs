@@ -1,15 +1,19 @@
 //! Who can say what is desired: the store, else the agent, else (the next best) the running process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use haplane_core::Key;
+use haplane_core::guard::Refusal;
 use haplane_core::kv_path::encode;
 use haplane_core::resolve::Policy;
+use haplane_core::seed::absences;
 use haplane_core::snapshot::{Pair, Snapshot};
 use haplane_daemon::Settings;
+use haplane_haproxy::cfg::Config;
 use haplane_haproxy::server_state::{ServerRow, read_answer};
 use haplane_runtime::Socket;
-use haplane_store::AnyStore;
+use haplane_store::{AnyStore, Named, Store as _};
 use serde::Deserialize;
 
 use super::PATIENCE;
@@ -52,6 +56,7 @@ impl Found {
 
 /// Asks one after the other; says of each that fails why.
 pub(super) async fn find(
+    config: &Config,
     settings: &Settings,
     common: &Common,
     options: &SeedOptions,
@@ -61,7 +66,7 @@ pub(super) async fn find(
         absent: settings.agent.absent,
         weights: settings.agent.weights,
     };
-    match within(store(settings, common)).await {
+    match within(store(config, settings, common, policy)).await {
         Ok(snapshot) => return Found::Store { snapshot, policy },
         Err(why) => output.warn(&format!("the store cannot be used: {why}")),
     }
@@ -100,7 +105,12 @@ async fn within<T>(asking: impl Future<Output = Result<T, String>>) -> Result<T,
     }
 }
 
-async fn store(settings: &Settings, common: &Common) -> Result<Snapshot, String> {
+async fn store(
+    config: &Config,
+    settings: &Settings,
+    common: &Common,
+    policy: Policy,
+) -> Result<Snapshot, String> {
     let told = |failure: Failure| failure.message;
     let place = Place::pick(settings, common.env.as_deref()).map_err(told)?;
     let store = AnyStore::open(&place.store).map_err(|error| error.story())?;
@@ -109,7 +119,31 @@ async fn store(settings: &Settings, common: &Common) -> Result<Snapshot, String>
     } else {
         Marker::Optional
     };
-    state::read(&store, marker).await.map_err(told)
+    let snapshot = state::read(&store, marker).await.map_err(told)?;
+    if store.hides_what_it_denies() {
+        let absent = absences(config, &snapshot, jiff::Timestamp::now(), policy);
+        none_is_denied(&store, absent).await?;
+    }
+    Ok(snapshot)
+}
+
+/// A key that the token may not read may be a drain that it is not shown.
+async fn none_is_denied(store: &AnyStore, absent: BTreeSet<Key>) -> Result<(), String> {
+    let paths: Vec<String> = absent.iter().map(encode).collect();
+    let named = store
+        .read_names(&paths)
+        .await
+        .map_err(|error| error.story())?;
+    let denied = absent
+        .iter()
+        .zip(named)
+        .find(|(_, named)| *named == Named::Denied);
+    match denied {
+        None => Ok(()),
+        Some((key, _)) => Err(format!(
+            "it denies the key {key}, which a row asks for: give the token the right to read the whole prefix"
+        )),
+    }
 }
 
 /// `/v1/state`, as far as a seed needs it.
@@ -119,7 +153,30 @@ struct AgentState {
     keys: BTreeMap<String, String>,
 }
 
+/// `/v1/node`, as far as a seed needs it.
+#[derive(Deserialize)]
+struct AgentNode {
+    store: Option<AgentStore>,
+}
+
+#[derive(Deserialize)]
+struct AgentStore {
+    guard: Option<AgentGuard>,
+}
+
+#[derive(Deserialize)]
+struct AgentGuard {
+    reason: String,
+    detail: String,
+}
+
 async fn agent(address: &AgentAddress) -> Result<Snapshot, String> {
+    let node: AgentNode = Connection::dial(address).await?.get("/v1/node").await?;
+    let guard = node.store.and_then(|store| store.guard);
+    // Other refusals leave the last good list in force. What is denied may be missing from that, too.
+    if let Some(guard) = guard.filter(|guard| guard.reason == Refusal::Denied.as_str()) {
+        return Err(guard.detail);
+    }
     let state: AgentState = Connection::dial(address).await?.get("/v1/state").await?;
     let index = state.index.ok_or("it has no snapshot itself yet")?;
     let mut pairs = Vec::with_capacity(state.keys.len());
