@@ -17,10 +17,9 @@ demo: system ## Two HAProxy, two agents, four origins and traffic to drain; DEMO
 	@target/debug/examples/demo $(DEMO)
 
 test: system peers tools checkers lint ## Everything that has to hold, with real HAProxy and real Consul
-	@cargo build --locked --quiet --bin haplane
-	cargo nextest run --locked --workspace
 	cargo test --quiet --manifest-path fuzz/Cargo.toml
 	cargo nextest run --locked -p haplane-daemon --features cpu-profile profiles
+	cargo nextest run --locked --workspace
 
 lint: system ## Formatting and clippy, warnings are errors
 	cargo fmt --all --check
