@@ -358,7 +358,8 @@ async fn a_key_that_the_token_may_not_read_makes_no_seed() {
     let all_but_one = format!(r#"{all} key "haplane/state/web/a" {{ policy = "deny" }}"#);
     consul.set_policy("reader", &all_but_one).await;
     let token = consul.create_token(&["reader"]).await;
-    let reader = Haplane::on(format!("consul:{}", consul.url())).with("CONSUL_HTTP_TOKEN", &token.secret);
+    let reader =
+        Haplane::on(format!("consul:{}", consul.url())).with("CONSUL_HTTP_TOKEN", &token.secret);
 
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
