@@ -103,6 +103,11 @@ async fn healthz(State(shown): Pages) -> Response {
 async fn readyz(State(shown): Pages) -> Response {
     let readiness = shown.standing.readiness();
     match readiness {
+        // Whoever is told that the agent is ready may ask it at once.
+        Ok(_) if !shown.pulse.has_begun() => {
+            let reason = "the first snapshot is here, the port opens in a moment\n";
+            (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
+        }
         Ok(text) => (StatusCode::OK, format!("{text}\n")).into_response(),
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
     }

@@ -37,6 +37,11 @@ impl Pulse {
         self.last_millis.store(millis, Ordering::Relaxed);
     }
 
+    /// Whether the thread listens and answers by now.
+    pub fn has_begun(&self) -> bool {
+        self.last_millis.load(Ordering::Relaxed) != NOT_STARTED
+    }
+
     /// What is wrong, if something is.
     pub fn trouble(&self) -> Option<String> {
         let last = self.last_millis.load(Ordering::Relaxed);
@@ -65,7 +70,9 @@ mod tests {
         let pulse = Pulse::default();
         tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(pulse.trouble(), None, "not started");
+        assert!(!pulse.has_begun());
         pulse.beat();
+        assert!(pulse.has_begun());
         tokio::time::advance(STUCK_AFTER).await;
         assert_eq!(pulse.trouble(), None);
         tokio::time::advance(Duration::from_secs(1)).await;

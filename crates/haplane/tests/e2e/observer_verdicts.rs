@@ -86,13 +86,14 @@ async fn every_row_has_its_verdict_and_its_cause() {
 
         site.set("canary", "drain");
         site.set("half", "50%");
-        let group = site.row_is("web/group", "converged", &[]).await;
-        eventually("the drain in all its words", SOON, async || {
+        // It is converged before the drain, too, so the drain itself is waited for.
+        let group = eventually("the drain in all its words", SOON, async || {
             let row = site.row("web/group").await.unwrap();
             let shown = &row["observed"];
             let all = shown["admin"] == "drain" && shown["status"] == "DRAIN (agent)";
             let all = all && shown["agent_status"] == "CHECKED" && shown["sessions"] == 0;
-            if all { Ok(()) } else { Err(row) }
+            let all = all && row["verdict"] == "converged";
+            if all { Ok(row) } else { Err(row) }
         })
         .await;
         assert_eq!(group["decided_by"], "canary");
