@@ -153,9 +153,16 @@ impl Fleet {
         let status = Command::new(&self.haplane)
             .args(words)
             .env("HAPLANE_STORE", self.store())
+            .env("HAPLANE_HTTP_LISTEN", self.agent())
             .status()
             .unwrap();
         assert!(status.success(), "haplane {words:?} ended with {status}");
+    }
+
+    /// Where the commands find an agent: beside a folder they ask the one of their own configuration.
+    fn agent(&self) -> String {
+        let first = self.nodes.first();
+        first.map_or_else(String::new, |node| node.http.address().to_string())
     }
 
     fn explain(&self) {
@@ -170,10 +177,11 @@ impl Fleet {
             );
         }
         println!(
-            "\nIn a second terminal:\n\n  export HAPLANE_STORE={}\n  export PATH={}:$PATH\n\n  \
+            "\nIn a second terminal:\n\n  export HAPLANE_STORE={}\n  export HAPLANE_HTTP_LISTEN={}\n  export PATH={}:$PATH\n\n  \
              haplane set canary drain --reason 'trying it out'\n  haplane show\n  \
              haplane clear canary\n\nCtrl-C ends everything.\n",
             self.store(),
+            self.agent(),
             self.haplane.parent().unwrap().display(),
         );
     }
