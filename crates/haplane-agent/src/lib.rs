@@ -17,6 +17,7 @@ pub mod registration;
 pub mod responder;
 pub mod rows;
 pub mod run;
+pub mod served;
 pub mod standing;
 pub mod watcher;
 

@@ -6,13 +6,14 @@ use haplane_core::guard;
 use haplane_core::resolve::{AnswerKind, Decision};
 use haplane_core::snapshot::Snapshot;
 use haplane_core::verdict::Verdict;
+use haplane_daemon::metrics::{Panel, Seconds};
 use haplane_store::StoreErrorKind;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 
 use crate::observer::push::Pushed;
 use crate::rows::Remembered;
@@ -62,8 +63,8 @@ struct Stage {
 #[derive(Debug)]
 pub struct Metrics {
     store_index: Gauge,
-    store_last_contact: Gauge<f64, std::sync::atomic::AtomicU64>,
-    store_last_change: Gauge<f64, std::sync::atomic::AtomicU64>,
+    store_last_contact: Seconds,
+    store_last_change: Seconds,
     store_errors: Family<Kind, Counter>,
     store_restores: Counter,
     guard_active: Family<Reason, Gauge>,
@@ -91,139 +92,82 @@ fn propagation_buckets() -> Histogram {
 impl Metrics {
     /// Makes all metrics and registers them.
     pub fn register(registry: &mut Registry) -> Self {
+        let mut panel = Panel::new(registry);
         let metrics = Self {
-            store_index: Gauge::default(),
-            store_last_contact: Gauge::default(),
-            store_last_change: Gauge::default(),
-            store_errors: Family::default(),
-            store_restores: Counter::default(),
-            guard_active: Family::default(),
-            keys: Family::default(),
-            invalid_values: Gauge::default(),
-            forgotten_drains: Gauge::default(),
-            answers: Family::default(),
-            refused: Family::default(),
-            unterminated: Counter::default(),
-            answer_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 15)),
-            rows: Family::default(),
-            rows_not_enrolled: Gauge::default(),
-            rows_without_place: Counter::default(),
-            propagation: Family::new_with_constructor(propagation_buckets),
-            haproxy_up: Family::default(),
-            haproxy_restarts: Counter::default(),
-            pushes: Family::default(),
+            store_index: panel.plain("haplane_store_index", "Index of the snapshot in force"),
+            store_last_contact: panel.seconds(
+                "haplane_store_last_contact_timestamp",
+                "When the store was last reached and trusted",
+            ),
+            store_last_change: panel.seconds(
+                "haplane_store_last_change_timestamp",
+                "When the snapshot last changed",
+            ),
+            store_errors: panel.plain("haplane_store_errors", "Reads of the store that failed"),
+            store_restores: panel.plain(
+                "haplane_store_restores_seen",
+                "Snapshots accepted at a lower index or from a newly initialised store",
+            ),
+            guard_active: panel.plain(
+                "haplane_store_guard_active",
+                "1 while reads of the store are refused for this reason",
+            ),
+            keys: panel.plain("haplane_keys", "Keys with a valid value"),
+            invalid_values: panel.plain(
+                "haplane_invalid_values",
+                "Keys whose text is not a value; they count as absent",
+            ),
+            forgotten_drains: panel.plain(
+                "haplane_forgotten_drains",
+                "Keys that have kept rows out of rotation for longer than forgotten_after",
+            ),
+            answers: panel.plain("haplane_answers", "Lines answered"),
+            refused: panel.plain(
+                "haplane_refused",
+                "Connections closed without an answer, which changes nothing in HAProxy",
+            ),
+            unterminated: panel.plain(
+                "haplane_unterminated_lines",
+                "Lines that came without their line feed and cost 10 ms each",
+            ),
+            answer_seconds: panel.timed(
+                "haplane_answer",
+                "Time from an accepted connection to its answer",
+                Histogram::new(exponential_buckets(0.000_05, 2.0, 15)),
+            ),
+            rows: panel.plain(
+                "haplane_rows",
+                "Rows by verdict: those that asked lately, and those enrolled that never did",
+            ),
+            rows_not_enrolled: panel.plain(
+                "haplane_rows_not_enrolled",
+                "Rows that HAProxy has without agent-check: no write reaches them",
+            ),
+            rows_without_place: panel.plain(
+                "haplane_rows_without_place",
+                "Asks that were answered but not remembered, because too many rows ask",
+            ),
+            propagation: panel.timed(
+                "haplane_propagation",
+                "Time from a change seen in the store to its first answer to a row, or to its \
+             observation in HAProxy",
+                Family::new_with_constructor(propagation_buckets),
+            ),
+            haproxy_up: panel.plain(
+                "haplane_haproxy_up",
+                "1 while HAProxy answers on this socket; no series without a socket",
+            ),
+            haproxy_restarts: panel.plain(
+                "haplane_haproxy_restarts_seen",
+                "Starts and reloads of HAProxy, seen as a new process behind a socket",
+            ),
+            pushes: panel.plain(
+                "haplane_push",
+                "Rows set through a socket ahead of their next ask",
+            ),
         };
         metrics.make_closed_sets();
-        metrics.register_store(registry);
-        metrics.register_answers(registry);
-        metrics.register_haproxy(registry);
         metrics
-    }
-
-    fn register_store(&self, registry: &mut Registry) {
-        registry.register(
-            "haplane_store_index",
-            "Index of the snapshot in force",
-            self.store_index.clone(),
-        );
-        registry.register_with_unit(
-            "haplane_store_last_contact_timestamp",
-            "When the store was last reached and trusted",
-            Unit::Seconds,
-            self.store_last_contact.clone(),
-        );
-        registry.register_with_unit(
-            "haplane_store_last_change_timestamp",
-            "When the snapshot last changed",
-            Unit::Seconds,
-            self.store_last_change.clone(),
-        );
-        registry.register(
-            "haplane_store_errors",
-            "Reads of the store that failed",
-            self.store_errors.clone(),
-        );
-        registry.register(
-            "haplane_store_restores_seen",
-            "Snapshots accepted at a lower index or from a newly initialised store",
-            self.store_restores.clone(),
-        );
-        registry.register(
-            "haplane_store_guard_active",
-            "1 while reads of the store are refused for this reason",
-            self.guard_active.clone(),
-        );
-        registry.register("haplane_keys", "Keys with a valid value", self.keys.clone());
-        registry.register(
-            "haplane_invalid_values",
-            "Keys whose text is not a value; they count as absent",
-            self.invalid_values.clone(),
-        );
-        registry.register(
-            "haplane_forgotten_drains",
-            "Keys that have kept rows out of rotation for longer than forgotten_after",
-            self.forgotten_drains.clone(),
-        );
-    }
-
-    fn register_answers(&self, registry: &mut Registry) {
-        registry.register("haplane_answers", "Lines answered", self.answers.clone());
-        registry.register(
-            "haplane_refused",
-            "Connections closed without an answer, which changes nothing in HAProxy",
-            self.refused.clone(),
-        );
-        registry.register(
-            "haplane_unterminated_lines",
-            "Lines that came without their line feed and cost 10 ms each",
-            self.unterminated.clone(),
-        );
-        registry.register_with_unit(
-            "haplane_answer",
-            "Time from an accepted connection to its answer",
-            Unit::Seconds,
-            self.answer_seconds.clone(),
-        );
-        registry.register(
-            "haplane_rows",
-            "Rows by verdict: those that asked lately, and those enrolled that never did",
-            self.rows.clone(),
-        );
-        registry.register(
-            "haplane_rows_without_place",
-            "Asks that were answered but not remembered, because too many rows ask",
-            self.rows_without_place.clone(),
-        );
-        registry.register_with_unit(
-            "haplane_propagation",
-            "Time from a change seen in the store to its first answer to a row, or to its \
-             observation in HAProxy",
-            Unit::Seconds,
-            self.propagation.clone(),
-        );
-    }
-
-    fn register_haproxy(&self, registry: &mut Registry) {
-        registry.register(
-            "haplane_rows_not_enrolled",
-            "Rows that HAProxy has without agent-check: no write reaches them",
-            self.rows_not_enrolled.clone(),
-        );
-        registry.register(
-            "haplane_haproxy_up",
-            "1 while HAProxy answers on this socket; no series without a socket",
-            self.haproxy_up.clone(),
-        );
-        registry.register(
-            "haplane_haproxy_restarts_seen",
-            "Starts and reloads of HAProxy, seen as a new process behind a socket",
-            self.haproxy_restarts.clone(),
-        );
-        registry.register(
-            "haplane_push",
-            "Rows set through a socket ahead of their next ask",
-            self.pushes.clone(),
-        );
     }
 
     /// A series that never moved and a series that is missing are not the same to an alert.

@@ -11,19 +11,18 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use haplane_core::Snapshot;
 use haplane_core::resolve::Policy;
 use haplane_daemon::admission::Admission;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 use crate::pulse::{BEAT, Pulse};
 use crate::readable::Readable;
 use crate::rows::Rows;
+use crate::served::Served;
 
 /// Every row of a large fleet may ask within the same tenth of a second (facts 4.1).
 const BACKLOG: u32 = 4096;
@@ -31,15 +30,6 @@ const BACKLOG: u32 = 4096;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// What connections in flight may take once we are to stop; more than their own deadline.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// What is answered from, and since when.
-#[derive(Clone, Debug)]
-pub struct Served {
-    /// The snapshot.
-    pub snapshot: Arc<Snapshot>,
-    /// When it came.
-    pub since: Instant,
-}
 
 /// A port that is bound and does not listen yet: HAProxy gets "connection refused", which changes
 /// nothing (facts 1).

@@ -16,7 +16,7 @@ use haplane_haproxy::agent_check::Answer;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::responder::Served;
+use crate::served::Served;
 
 /// The most lines that are remembered. HAProxy with more rows than this is answered all the same.
 pub const MAX_ROWS: usize = 50_000;

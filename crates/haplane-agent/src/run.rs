@@ -31,8 +31,9 @@ use crate::parts::Parts;
 use crate::pulse::Pulse;
 use crate::readable::Readable;
 use crate::registration::{keep_registered, registration};
-use crate::responder::{self, Bound, Served, Shared};
+use crate::responder::{self, Bound, Shared};
 use crate::rows::Rows;
+use crate::served::Served;
 use crate::standing::{Standing, trouble};
 use crate::watcher::{self, Keeper};
 

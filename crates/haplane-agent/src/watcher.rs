@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::last_good;
 use crate::metrics::Metrics;
-use crate::responder::Served;
+use crate::served::Served;
 
 /// How often a snapshot that has not changed is kept again, to say that it is still true.
 const KEEP_AGAIN: Duration = Duration::from_mins(1);

@@ -2,6 +2,7 @@
 //!
 //! Only this module and the modules that register metrics know the metrics crate.
 
+mod panel;
 mod process;
 
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+
+pub use panel::{Panel, Seconds};
 
 /// OpenMetrics, which Prometheus reads as well.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -1,16 +1,16 @@
 //! The synchroniser's metrics. Their names are contracts; labels come from closed sets and from the configuration.
 
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use haplane_core::slots::hold::HeldReason;
 use haplane_core::slots::{Moment, Stage};
+use haplane_daemon::metrics::{Panel, Seconds};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 
 use crate::board::Board;
 use crate::process::Taken;
@@ -44,8 +44,6 @@ struct SocketLabel {
     socket: String,
 }
 
-type Seconds = Gauge<f64, AtomicU64>;
-
 /// Every counter and gauge of the synchroniser.
 #[derive(Debug)]
 pub struct Metrics {
@@ -69,103 +67,26 @@ pub struct Metrics {
 
 impl Metrics {
     /// Registers them all.
-    pub fn new(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            slots: Family::default(),
-            instances: Family::default(),
-            homeless: Family::default(),
-            damped: Family::default(),
-            refused_lines: Family::default(),
-            by_hand: Family::default(),
-            held: Family::default(),
-            last_success: Family::default(),
-            time_to_full: Family::default(),
-            source_failures: Family::default(),
-            heartbeat: Seconds::default(),
-            haproxy_up: Family::default(),
-            restarts: Family::default(),
-            steps: Family::default(),
-            apply: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
-            propagation: Histogram::new(exponential_buckets(0.001, 2.0, 16)),
-        };
-        let registry = registry.sub_registry_with_prefix("haplane_sync");
-        registry.register(
-            "slots",
-            "Slots by where they are in their life, over all processes",
-            metrics.slots.clone(),
-        );
-        registry.register(
-            "instances",
-            "Instances that the source lists",
-            metrics.instances.clone(),
-        );
-        registry.register(
-            "homeless",
-            "Instances without a slot, in the process with the most of them",
-            metrics.homeless.clone(),
-        );
-        registry.register(
-            "damped",
-            "Instances that wait because they come and go too often",
-            metrics.damped.clone(),
-        );
-        registry.register(
-            "refused_lines",
-            "Lines or entries of the source that are no instances",
-            metrics.refused_lines.clone(),
-        );
-        registry.register(
-            "by_hand",
-            "Slots that somebody changed by hand and that are left as they are",
-            metrics.by_hand.clone(),
-        );
-        registry.register(
-            "held",
-            "1 while the source's list is not acted on as it is",
-            metrics.held.clone(),
-        );
-        registry.register_with_unit(
-            "last_success_timestamp",
-            "When the pool was last in line in every process",
-            Unit::Seconds,
-            metrics.last_success.clone(),
-        );
-        registry.register_with_unit(
-            "time_to_full",
-            "When the slots run out at the growth of the last hour; absent without growth",
-            Unit::Seconds,
-            metrics.time_to_full.clone(),
-        );
-        registry.register(
-            "source_failures",
-            "Reads of the source that brought no list since the start",
-            metrics.source_failures.clone(),
-        );
-        registry.register_with_unit("heartbeat_timestamp", "When all loops were last seen to turn; it stops when one of them, or this measurement, does", Unit::Seconds, metrics.heartbeat.clone());
-        registry.register(
-            "haproxy_up",
-            "1 while the process answers",
-            metrics.haproxy_up.clone(),
-        );
-        registry.register(
-            "haproxy_restarts_seen",
-            "Restarts and reloads seen since the start",
-            metrics.restarts.clone(),
-        );
-        registry.register("steps", "Steps taken", metrics.steps.clone());
-        registry.register_with_unit(
-            "apply",
-            "How long the steps of one round took",
-            Unit::Seconds,
-            metrics.apply.clone(),
-        );
-        registry.register_with_unit(
-            "propagation",
-            "From a change of the list to all of it applied and read back",
-            Unit::Seconds,
-            metrics.propagation.clone(),
-        );
-        metrics
+    pub fn register(registry: &mut Registry) -> Self {
+        let mut panel = Panel::new(registry.sub_registry_with_prefix("haplane_sync"));
+        Self {
+            slots: panel.plain("slots", "Slots by where they are in their life, over all processes"),
+            instances: panel.plain("instances", "Instances that the source lists"),
+            homeless: panel.plain("homeless", "Instances without a slot, in the process with the most of them"),
+            damped: panel.plain("damped", "Instances that wait because they come and go too often"),
+            refused_lines: panel.plain("refused_lines", "Lines or entries of the source that are no instances"),
+            by_hand: panel.plain("by_hand", "Slots that somebody changed by hand and that are left as they are"),
+            held: panel.plain("held", "1 while the source's list is not acted on as it is"),
+            last_success: panel.seconds("last_success_timestamp", "When the pool was last in line in every process"),
+            time_to_full: panel.seconds("time_to_full", "When the slots run out at the growth of the last hour; absent without growth"),
+            source_failures: panel.plain("source_failures", "Reads of the source that brought no list since the start"),
+            heartbeat: panel.seconds("heartbeat_timestamp", "When all loops were last seen to turn; it stops when one of them, or this measurement, does"),
+            haproxy_up: panel.plain("haproxy_up", "1 while the process answers"),
+            restarts: panel.plain("haproxy_restarts_seen", "Restarts and reloads seen since the start"),
+            steps: panel.plain("steps", "Steps taken"),
+            apply: panel.timed("apply", "How long the steps of one round took", Histogram::new(exponential_buckets(0.001, 2.0, 14))),
+            propagation: panel.timed("propagation", "From a change of the list to all of it applied and read back", Histogram::new(exponential_buckets(0.001, 2.0, 16))),
+        }
     }
 
     /// Counts the steps of one round.

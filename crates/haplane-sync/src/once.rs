@@ -58,14 +58,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub async fn run(settings: &SyncSettings, deed: Deed, accept: &[String]) -> Vec<PoolReport> {
     let clock = Clock::start();
     let changed = Arc::new(watch::Sender::new(0));
-    let one = |pool| {
-        Arc::new(Pool::new(
-            pool,
-            settings.sockets.len(),
-            Arc::clone(&changed),
-        ))
-    };
-    let pools: Vec<Arc<Pool>> = settings.pools.iter().cloned().map(one).collect();
+    let pools = Pool::all(&settings.pools, settings.sockets.len(), &changed);
     let client = Client::new(settings.consul.clone());
     for pool in &pools {
         let reading = read_source(&client, pool).await;

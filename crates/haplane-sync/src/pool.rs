@@ -66,6 +66,16 @@ pub struct Standing {
 }
 
 impl Pool {
+    /// One for each of these settings.
+    pub fn all(
+        settings: &[PoolSettings],
+        processes: usize,
+        changed: &Arc<watch::Sender<u64>>,
+    ) -> Vec<Arc<Self>> {
+        let one = |pool: &PoolSettings| Self::new(pool.clone(), processes, Arc::clone(changed));
+        settings.iter().map(one).map(Arc::new).collect()
+    }
+
     /// A pool whose source has not been read; `changed` is told when what shall be served changes.
     pub fn new(settings: PoolSettings, processes: usize, changed: Arc<watch::Sender<u64>>) -> Self {
         let guard = Guard::new(settings.limits);

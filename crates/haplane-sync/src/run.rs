@@ -66,14 +66,7 @@ pub async fn run(
 
     let clock = Clock::start();
     let changed = Arc::new(watch::Sender::new(0));
-    let one = |pool| {
-        Arc::new(Pool::new(
-            pool,
-            settings.sockets.len(),
-            Arc::clone(&changed),
-        ))
-    };
-    let pools: Vec<Arc<Pool>> = settings.pools.iter().cloned().map(one).collect();
+    let pools = Pool::all(&settings.pools, settings.sockets.len(), &changed);
     let board = Arc::new(Board::new(
         clock,
         pools,
@@ -81,7 +74,7 @@ pub async fn run(
         settings.reconcile,
     ));
     let mut registry = haplane_daemon::metrics::registry(version);
-    let metrics = Arc::new(Metrics::new(&mut registry));
+    let metrics = Arc::new(Metrics::register(&mut registry));
     let shown = Shown {
         board: Arc::clone(&board),
         metrics: Arc::clone(&metrics),

@@ -7,6 +7,7 @@ pub mod atomic_file;
 pub mod cli;
 pub mod command;
 pub mod config;
+pub mod daemon;
 pub mod exit;
 pub mod fleet;
 pub mod haproxy_files;

@@ -135,8 +135,8 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::responder::Served;
     use crate::rows::Asked;
+    use crate::served::Served;
 
     #[test]
     fn a_row_is_not_due_what_may_rest_on_a_hidden_key() {

@@ -18,9 +18,9 @@ use super::memory::Memory;
 use super::push::{Generation, Pusher, results};
 use crate::metrics::Metrics;
 use crate::readable::Readable;
-use crate::responder::Served;
 use crate::rows::Rows;
 use crate::run::story;
+use crate::served::Served;
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

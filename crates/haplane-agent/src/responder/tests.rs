@@ -2,11 +2,11 @@
 
 use std::net::Ipv4Addr;
 
-use haplane_core::snapshot::Pair;
+use haplane_core::snapshot::{Pair, Snapshot};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::*;
 

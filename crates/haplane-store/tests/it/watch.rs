@@ -85,6 +85,10 @@ impl Loop {
     }
 }
 
+fn is_at(index: u64) -> impl Fn(&View) -> bool {
+    move |view| view.snapshot.as_ref().is_some_and(|one| one.index == index)
+}
+
 fn says_drain(snapshot: &Snapshot) -> bool {
     let canary = snapshot.get(&"canary".parse().unwrap());
     canary.is_some_and(|stored| stored.value.to_string() == "drain")
@@ -257,11 +261,7 @@ async fn doubt_is_cleared_up_at_once() {
         Say::These(60, DRAINED),
     ]);
     let mut watch = Loop::start(&store, true);
-    watch
-        .until("it", |view| {
-            view.snapshot.as_ref().is_some_and(|s| s.index == 60)
-        })
-        .await;
+    watch.until("it", is_at(60)).await;
     let reads = store.reads();
     assert_eq!(reads[2].1, Mode::Consistent);
     assert!(reads[2].0 - reads[1].0 <= Duration::from_millis(100));
@@ -282,11 +282,7 @@ async fn a_restored_store_is_obeyed_and_told() {
         Say::These(40, READY),
     ]);
     let mut watch = Loop::start(&store, true);
-    watch
-        .until("it", |view| {
-            view.snapshot.as_ref().is_some_and(|s| s.index == 40)
-        })
-        .await;
+    watch.until("it", is_at(40)).await;
     assert!(
         watch
             .told()
@@ -305,11 +301,7 @@ async fn a_wait_that_ends_early_with_nothing_new_is_followed_by_a_consistent_loo
         Say::These(40, READY),
     ]);
     let mut watch = Loop::start(&store, true);
-    watch
-        .until("it", |view| {
-            view.snapshot.as_ref().is_some_and(|s| s.index == 40)
-        })
-        .await;
+    watch.until("it", is_at(40)).await;
     let modes: Vec<_> = store.reads().iter().map(|read| read.1).collect();
     assert_eq!(
         modes[..3],
@@ -326,11 +318,7 @@ async fn without_a_marker_an_emptied_store_is_believed_after_a_second_look() {
         Say::These(6, NOTHING),
     ]);
     let mut watch = Loop::start(&store, false);
-    watch
-        .until("it", |view| {
-            view.snapshot.as_ref().is_some_and(|s| s.index == 6)
-        })
-        .await;
+    watch.until("it", is_at(6)).await;
     assert_eq!(store.reads()[2].1, Mode::Consistent);
 }
 

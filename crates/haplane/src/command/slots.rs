@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cli::SlotsOptions;
-use crate::command::sync::{on_a_runtime, sync_settings};
+use crate::command::sync::sync_settings;
 use crate::config::Source;
+use crate::daemon::on_a_runtime;
 use crate::exit::{Exit, Failure};
 use crate::fleet::AgentAddress;
 use crate::fleet::http::Connection;

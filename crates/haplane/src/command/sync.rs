@@ -3,21 +3,16 @@
 mod confirm;
 mod told;
 
-use std::future::Future;
-
-use haplane_daemon::{Settings, logs};
+use haplane_daemon::Settings;
 use haplane_sync::once::{self, Deed};
 use haplane_sync::{SyncError, SyncSettings};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::{AgentOptions, LogFormat, SyncCommand, SyncOptions};
-use crate::command::agent::printed;
+use crate::cli::{AgentOptions, SyncCommand, SyncOptions};
 use crate::config::Source;
+use crate::daemon::{self, on_a_runtime, printed};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-
-/// Sources, pages and the loops of the HAProxy processes.
-const WORKERS: usize = 2;
 
 /// Runs the synchroniser, or does what else was asked of it.
 pub fn run(settings: &Settings, source: &Source, options: &SyncOptions, output: &Output) -> Exit {
@@ -57,30 +52,8 @@ fn effective(settings: &Settings, source: &Source) -> Vec<haplane_daemon::config
     document.effective()
 }
 
-/// Runs something to its end on a runtime of its own.
-pub(crate) fn on_a_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_all()
-        .build();
-    let runtime = runtime
-        .map_err(|error| Failure::new(Exit::Unexpected, format!("cannot start: {error}")))?;
-    let ended = runtime.block_on(work);
-    // A host list on a server that is gone holds its reader in the kernel: nobody waits for it.
-    runtime.shutdown_background();
-    Ok(ended)
-}
-
 fn serve(sync: SyncSettings, options: &AgentOptions) -> Result<(), Failure> {
-    let format = match options.log_format {
-        LogFormat::Auto => logs::Format::Auto,
-        LogFormat::Text => logs::Format::Text,
-        LogFormat::Json => logs::Format::Json,
-        LogFormat::Journald => logs::Format::Journald,
-    };
-    let journal = std::env::var("JOURNAL_STREAM").ok();
-    logs::init(format, &options.log, logs::is_journal(journal.as_deref()))
-        .map_err(|error| Failure::usage(error.to_string()))?;
+    daemon::log_as(options)?;
     let run = haplane_sync::run::run(sync, env!("CARGO_PKG_VERSION"), CancellationToken::new());
     on_a_runtime(run)?.map_err(Failure::from)
 }

@@ -1,15 +1,14 @@
 //! The heartbeat's metrics. Their names are contracts.
 
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use haplane_daemon::metrics::{Panel, Seconds};
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 
 /// How a beat ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,38 +42,29 @@ struct Result {
 
 #[derive(Debug)]
 pub(super) struct Metrics {
-    last_success: Gauge<f64, AtomicU64>,
+    last_success: Seconds,
     beats: Family<Result, Counter>,
     seconds: Histogram,
 }
 
 impl Metrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
+        let mut panel = Panel::new(registry);
         let metrics = Self {
-            last_success: Gauge::default(),
-            beats: Family::default(),
-            seconds: Histogram::new(exponential_buckets(0.05, 2.0, 11)),
+            last_success: panel.seconds(
+                "haplane_heartbeat_last_success_timestamp",
+                "When the whole way from a write to every HAProxy was last proven; 0 is never",
+            ),
+            beats: panel.plain("haplane_heartbeats", "Beats, by how they ended"),
+            seconds: panel.timed(
+                "haplane_heartbeat",
+                "Time from a write to the proof that every HAProxy has followed",
+                Histogram::new(exponential_buckets(0.05, 2.0, 11)),
+            ),
         };
         for outcome in Outcome::ALL {
             drop(metrics.beats.get_or_create(&outcome.label()));
         }
-        registry.register_with_unit(
-            "haplane_heartbeat_last_success_timestamp",
-            "When the whole way from a write to every HAProxy was last proven; 0 is never",
-            Unit::Seconds,
-            metrics.last_success.clone(),
-        );
-        registry.register(
-            "haplane_heartbeats",
-            "Beats, by how they ended",
-            metrics.beats.clone(),
-        );
-        registry.register_with_unit(
-            "haplane_heartbeat",
-            "Time from a write to the proof that every HAProxy has followed",
-            Unit::Seconds,
-            metrics.seconds.clone(),
-        );
         metrics
     }
 
