@@ -10,6 +10,7 @@ pub mod memory;
 pub mod old_workers;
 pub mod process;
 pub mod push;
+pub mod recount;
 pub mod survey;
 pub mod watch;
 
@@ -57,7 +58,7 @@ impl Observer {
             parts.spawn("a HAProxy's observer", watch.run(parts.stop()));
         }
         if let Some(master) = settings.master_socket.clone() {
-            let counting = old_workers::watch(master, self.board, parts.stop());
+            let counting = recount::watch(master, self.board, parts.stop());
             parts.spawn("the old workers' observer", counting);
         }
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use haplane_core::Snapshot;
 use haplane_core::guard::Guard;
 use haplane_core::resolve::Policy;
+use haplane_daemon::logs::story;
 use haplane_daemon::profiles::{self, Access};
 use haplane_daemon::settings::{AgentSettings, Settings};
 use haplane_daemon::shutdown::{Signals, until_stopped};
@@ -414,13 +415,4 @@ async fn watchdog(pulse: Pulse, stop: CancellationToken) {
             Some(trouble) => tracing::error!(trouble, "not feeding the watchdog"),
         }
     }
-}
-
-/// An error with its causes, on one line.
-pub(crate) fn story(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
 }

@@ -102,6 +102,15 @@ fn journald<S: Subscriber + for<'s> LookupSpan<'s>>() -> Option<Boxed<S>> {
     tracing_journald::layer().ok().map(Layer::boxed)
 }
 
+/// An error with its causes, on one line.
+pub fn story(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

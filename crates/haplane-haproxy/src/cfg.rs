@@ -24,8 +24,11 @@ mod diagnostics;
 mod environment;
 mod keywords;
 mod lexer;
+mod limits;
+mod line;
 mod lines;
 mod model;
+mod section_kind;
 mod sections;
 mod settings;
 mod source;
@@ -34,11 +37,12 @@ pub use address::{Address, AddressError, Port};
 pub use diagnostics::{Diagnostic, Severity};
 pub use environment::Environment;
 pub use lexer::{MAX_WORDS, Word};
-pub use lines::{Activity, Line, Modifier};
+pub use line::{Activity, Line, Modifier};
 pub use model::{
     Backend, Global, MAX_ROWS, ProxySettings, Row, ServerLine, StateSource, StatsSocket,
 };
-pub use sections::{Section, SectionKind};
+pub use section_kind::SectionKind;
+pub use sections::Section;
 pub use settings::{AgentSettings, CheckSettings, MAX_WEIGHT, Optional, ServerSettings, Sourced};
 pub use source::{FileId, Location, SourceFile, Span, folder_order};
 

@@ -27,7 +27,7 @@ pub mod why;
 use haplane_core::Key;
 use haplane_core::target::Target;
 
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 /// The targets as typed, all wrong ones at once.
 pub fn targets(names: &[String], zones: &[String]) -> Result<Vec<Target>, Failure> {

@@ -11,7 +11,7 @@ use haplane_daemon::settings::{KeyDoc, overrides};
 use haplane_daemon::{ConfigError, Settings};
 use haplane_store::StoreSettings;
 
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 /// Read when it exists and nothing else is said.
 const DEFAULT_FILE: &str = "/etc/haplane/haplane.toml";

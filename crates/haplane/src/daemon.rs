@@ -6,7 +6,8 @@ use haplane_daemon::config_file::Effective;
 use haplane_daemon::logs;
 
 use crate::cli::{AgentOptions, LogFormat};
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 
 /// The loops and the pages; what must not wait for them has a thread of its own.
 const WORKERS: usize = 2;

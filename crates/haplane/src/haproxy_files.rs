@@ -9,7 +9,7 @@ use haplane_haproxy::cfg::{Config, Context, Environment, SourceFile, StateSource
 use haplane_haproxy::forecast::StateFiles;
 use haplane_haproxy::server_state::StateFile;
 
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 /// Where HAProxy's packages put its configuration.
 pub const DEFAULT_CONFIG: &str = "/etc/haproxy/haproxy.cfg";

@@ -7,8 +7,9 @@ use serde_json::Value as Json;
 use tokio::signal::ctrl_c;
 use tokio::sync::Notify;
 
-use crate::exit::{Exit, Failure};
-use crate::output::Report;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::report::Report;
 
 /// What is left when the command ends here. As long as there is nothing, Ctrl-C just ends the process,
 /// also where somebody is being asked something.

@@ -9,7 +9,7 @@ use haplane_core::target::Known;
 use haplane_core::{Desired, Key, Snapshot};
 
 use crate::cli::FleetOptions;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::fleet::answers::RowAnswer;
 use crate::fleet::{Census, Depth, Fleet, Missing, Node, rows_of_files};
 use crate::session::{Session, stored_names};

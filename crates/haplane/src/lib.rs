@@ -9,6 +9,7 @@ pub mod command;
 pub mod config;
 pub mod daemon;
 pub mod exit;
+pub mod failure;
 pub mod fleet;
 pub mod haproxy_files;
 pub mod identity;
@@ -18,6 +19,7 @@ pub mod knowledge;
 mod memory;
 pub mod names;
 pub mod output;
+pub mod report;
 pub mod session;
 pub mod state;
 pub mod times;
@@ -34,10 +36,12 @@ use haplane_daemon::Settings;
 
 use cli::{Cli, Command};
 use config::Source;
-use exit::{Exit, Failure};
+use exit::Exit;
+use failure::Failure;
 use identity::Identity;
 use interrupt::unless_interrupted;
-use output::{Output, Report};
+use output::Output;
+use report::Report;
 use session::Session;
 
 /// Runs the command of these words (the program's name first) and gives its exit status.

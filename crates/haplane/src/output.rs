@@ -4,80 +4,14 @@
 //! command fails. Notes and progress go to stderr. Colours only on a terminal, and never with
 //! `NO_COLOR`. A reader that goes away (`haplane show | head -1`) ends the command quietly.
 
-mod table;
-
 use std::cell::Cell as Shared;
 use std::io::{self, IsTerminal, Write};
 
-use anstyle::{AnsiColor, Style};
 use serde_json::{Map, Value, json};
 
-pub use table::{Cell, Table};
-
-use crate::exit::{Exit, Failure};
-
-/// In rotation, converged, good.
-pub const GOOD: Style = AnsiColor::Green.on_default();
-/// Out of rotation on purpose, pending.
-pub const NOTABLE: Style = AnsiColor::Yellow.on_default();
-/// Broken, diverged, invalid.
-pub const BAD: Style = AnsiColor::Red.on_default().bold();
-/// Beside the point.
-pub const FAINT: Style = Style::new().dimmed();
-
-/// What a command has to say, in both forms.
-#[derive(Debug)]
-pub struct Report {
-    /// The document for `--json`.
-    pub document: Value,
-    /// The same for people.
-    pub parts: Vec<Part>,
-    /// How the command ends.
-    pub exit: Exit,
-}
-
-/// A piece of a report for people.
-#[derive(Debug)]
-pub enum Part {
-    /// A line, perhaps with style codes in it.
-    Line(String),
-    /// A table.
-    Table(Table),
-}
-
-impl Report {
-    /// A report of a command that is done.
-    pub fn new(document: Value) -> Self {
-        Self {
-            document,
-            parts: Vec::new(),
-            exit: Exit::Done,
-        }
-    }
-
-    /// Adds a line.
-    #[must_use]
-    pub fn line(mut self, line: impl Into<String>) -> Self {
-        self.parts.push(Part::Line(line.into()));
-        self
-    }
-
-    /// Adds a table; one without rows is left out.
-    #[must_use]
-    pub fn table(mut self, table: Table) -> Self {
-        if !table.is_empty() {
-            self.parts.push(Part::Table(table));
-        }
-        self
-    }
-
-    /// Ends with another exit status.
-    #[must_use]
-    pub fn exit(mut self, exit: Exit) -> Self {
-        self.exit = exit;
-        self
-    }
-}
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::report::{BAD, NOTABLE, Part, Report};
 
 /// Where a command prints.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use haplane_store::AnyStore;
 
 use crate::cli::{Common, FleetOptions};
 use crate::config::Place;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::fleet::{AgentAddress, Fleet};
 use crate::identity::Identity;
 use crate::interrupt::Standing;

@@ -8,7 +8,8 @@ use haplane_core::log::{LogEntry, LogId};
 use haplane_core::{Snapshot, marker};
 use haplane_store::{Store, StoreError};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 
 /// How long a read may take; it never waits for a change.
 const AT_ONCE: Duration = Duration::ZERO;

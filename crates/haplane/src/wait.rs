@@ -11,7 +11,8 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::fleet::{AgentAddress, Census, DEADLINE, Depth, Fleet, Missing, Node};
-use crate::output::{BAD, Cell, GOOD, Output, Report, Table};
+use crate::output::Output;
+use crate::report::{BAD, Cell, GOOD, Report, Table};
 
 /// Between two rounds, at first and at most: a write takes one check interval, mostly two seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

@@ -15,10 +15,11 @@ use haplane_haproxy::Percent;
 use jiff::Timestamp;
 
 use crate::cli::WriteOptions;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::fleet::Fleet;
 use crate::knowledge::Knowledge;
-use crate::output::Report;
+use crate::report::Report;
 use crate::session::Session;
 use crate::wait::{Goal, Waited, wait};
 use crate::write::{self, Author, Wanted, Written};

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use haplane_core::resolve::Policy;
+use haplane_daemon::logs::story;
 use haplane_runtime::Socket;
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -19,7 +20,6 @@ use super::push::{Generation, Pusher, results};
 use crate::metrics::Metrics;
 use crate::readable::Readable;
 use crate::rows::Rows;
-use crate::run::story;
 use crate::served::Served;
 
 /// Between two looks.

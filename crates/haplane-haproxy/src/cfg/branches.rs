@@ -1,7 +1,7 @@
 //! The branches of `.if`: which of them count, when some conditions cannot be decided.
 
 use super::conditions::Truth;
-use super::lines::Activity;
+use super::line::Activity;
 
 /// One `.if` that is open.
 pub(super) struct Block {

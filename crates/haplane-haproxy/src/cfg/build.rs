@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use super::address;
 use super::diagnostics::Diagnostics;
-use super::lines::{Activity, Line, Modifier};
+use super::line::{Activity, Line, Modifier};
 use super::model::{
     Backend, Global, MAX_ROWS, ProxySettings, ServerLine, StateSource, StatsSocket,
 };
-use super::sections::{Section, SectionKind};
+use super::section_kind::SectionKind;
+use super::sections::Section;
 use super::settings::{ServerSettings, Sourced};
 use super::source::Span;
 use crate::duration;

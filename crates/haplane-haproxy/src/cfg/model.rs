@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::Config;
 use super::address::{Address, Port};
-use super::lines::Activity;
-use super::sections::SectionKind;
+use super::line::Activity;
+use super::section_kind::SectionKind;
 use super::settings::{Optional, ServerSettings, Sourced};
 use super::source::Span;
 use crate::names::{BackendName, RowKey};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::address::{self, Address};
 use super::diagnostics::Diagnostics;
 use super::keywords::{Arity, arity};
-use super::lines::Line;
+use super::line::Line;
 use super::source::Span;
 use crate::duration;
 

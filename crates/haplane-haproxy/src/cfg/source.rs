@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::lines::limits;
+use super::limits;
 
 /// One configuration file: a name for messages, and its bytes as they came.
 #[derive(Clone, PartialEq, Eq)]

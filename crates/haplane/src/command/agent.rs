@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::AgentOptions;
 use crate::config::Source;
 use crate::daemon;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::identity;
 use crate::output::Output;
 

@@ -13,9 +13,11 @@ use haplane_runtime::Socket;
 use serde_json::{Value, json};
 
 use crate::cli::{AuditFormat, AuditOptions, FailOn};
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::haproxy_files::{self, StateOnDisk};
-use crate::output::{Output, Report};
+use crate::output::Output;
+use crate::report::Report;
 
 /// Reads everything that was named, and says what is to be said of it.
 pub fn run(options: &AuditOptions, output: &Output, json: bool) -> Exit {

@@ -8,8 +8,9 @@ use serde_json::json;
 use crate::cli::CanaryOptions;
 use crate::command::show::{ShownKey, shown_keys};
 use crate::command::{drain, ready};
-use crate::exit::{Exit, Failure};
-use crate::output::{GOOD, NOTABLE, Report};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::report::{GOOD, NOTABLE, Report};
 use crate::session::Session;
 use crate::times;
 

@@ -4,8 +4,8 @@ use haplane_core::target::Among;
 
 use crate::cli::ClearOptions;
 use crate::command::targets;
-use crate::exit::Failure;
-use crate::output::Report;
+use crate::failure::Failure;
+use crate::report::Report;
 use crate::session::Session;
 use crate::writer::Writer;
 

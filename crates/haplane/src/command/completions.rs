@@ -2,7 +2,8 @@
 
 use clap_complete::env::Shells;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 
 /// The variable by which a shell's script asks for completions.
 pub const VARIABLE: &str = "HAPLANE_COMPLETE";

@@ -16,8 +16,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::cli::{DrainOptions, DrainSteps, LastingOption, WriteOptions};
 use crate::command::targets;
-use crate::exit::{Exit, Failure};
-use crate::output::Report;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::report::Report;
 use crate::session::Session;
 use crate::state::Origins;
 use crate::write::Wanted;

@@ -12,9 +12,11 @@ use haplane_haproxy::cfg::{Config, Context, Span};
 use serde_json::{Value, json};
 
 use crate::cli::EnrollOptions;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::haproxy_files;
-use crate::output::{Output, Report};
+use crate::output::Output;
+use crate::report::Report;
 
 /// Plans, shows, and with `--write` changes the files.
 pub fn run(options: &EnrollOptions, output: &Output) -> Exit {

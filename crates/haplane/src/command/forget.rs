@@ -4,9 +4,9 @@ use haplane_store::consul::service::{Instance, Which};
 use serde_json::json;
 
 use crate::cli::ForgetOptions;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::fleet::SERVICE;
-use crate::output::Report;
+use crate::report::Report;
 use crate::session::Session;
 
 /// Takes the node's agents out of Consul's catalog.

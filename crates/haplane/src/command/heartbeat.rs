@@ -23,8 +23,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::HeartbeatOptions;
-use crate::exit::{Exit, Failure};
-use crate::output::Report;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::report::Report;
 use crate::session::Session;
 use crate::wait::{Goal, Waited, wait};
 use metrics::{Metrics, Outcome};

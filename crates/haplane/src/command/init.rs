@@ -5,8 +5,8 @@ use haplane_store::{Location, Store, Transaction};
 use serde_json::json;
 
 use crate::cli::InitOptions;
-use crate::exit::Failure;
-use crate::output::Report;
+use crate::failure::Failure;
+use crate::report::Report;
 use crate::session::Session;
 
 /// Makes the marker if it is truly absent; of a directory, the folder too.

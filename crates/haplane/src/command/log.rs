@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::cli::LogOptions;
-use crate::exit::Failure;
-use crate::output::{Report, Table};
+use crate::failure::Failure;
+use crate::report::{Report, Table};
 use crate::session::Session;
 use crate::times;
 

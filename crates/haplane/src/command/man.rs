@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::cli;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 
 /// Writes a page for the program and one for each command. Gives their names.
 pub fn write(folder: &Path) -> Result<Vec<String>, Failure> {

@@ -9,8 +9,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::cli::RampOptions;
 use crate::command::targets;
-use crate::exit::{Exit, Failure};
-use crate::output::Report;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::report::Report;
 use crate::session::Session;
 use crate::writer::{Outcome, Writer};
 

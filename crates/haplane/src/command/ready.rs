@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::cli::{ReadyOptions, WriteOptions};
 use crate::command::targets;
-use crate::exit::Failure;
-use crate::output::Report;
+use crate::failure::Failure;
+use crate::report::Report;
 use crate::session::Session;
 use crate::writer::{Outcome, Writer};
 

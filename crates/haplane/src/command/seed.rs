@@ -15,10 +15,12 @@ use serde_json::{Value, json};
 
 use crate::atomic_file;
 use crate::cli::{Common, SeedOptions};
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::haproxy_files;
 use crate::identity;
-use crate::output::{Output, Report};
+use crate::output::Output;
+use crate::report::Report;
 
 use sources::Found;
 

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp, TimestampRound, Unit};
 
 use crate::cli::{LastingOption, SetOptions};
 use crate::command::targets;
-use crate::exit::Failure;
-use crate::output::Report;
+use crate::failure::Failure;
+use crate::report::Report;
 use crate::session::Session;
 use crate::writer::Writer;
 

@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::cli::Selection;
 use crate::command::targets;
-use crate::exit::Failure;
-use crate::output::{BAD, Cell, FAINT, GOOD, NOTABLE, Report, Table};
+use crate::failure::Failure;
+use crate::report::{BAD, Cell, FAINT, GOOD, NOTABLE, Report, Table};
 use crate::session::{Session, stored_names};
 use crate::state::Origins;
 use crate::times;

@@ -1,50 +1,29 @@
 //! `haplane slots`: what the running synchroniser says of every slot.
 
 use haplane_daemon::Settings;
-use haplane_sync::SyncSettings;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cli::SlotsOptions;
-use crate::command::sync::sync_settings;
+use crate::command::sync::{running, sync_settings};
 use crate::config::Source;
 use crate::daemon::on_a_runtime;
-use crate::exit::{Exit, Failure};
-use crate::fleet::AgentAddress;
-use crate::fleet::http::Connection;
-use crate::output::{BAD, Cell, FAINT, GOOD, NOTABLE, Output, Report, Table};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::report::{BAD, Cell, FAINT, GOOD, NOTABLE, Report, Table};
 use crate::times;
 
 /// Shows the slots of all pools, or of some.
 pub fn run(settings: &Settings, source: &Source, options: &SlotsOptions, output: &Output) -> Exit {
     let report = sync_settings(settings, source)
-        .and_then(|sync| on_a_runtime(ask(&sync))?)
+        .and_then(|sync| on_a_runtime(running::pools(&sync))?)
         .and_then(|pools| choose(pools, &options.pools))
         .map(|pools| tell(&pools, options.history));
     match report {
         Ok(report) => output.report(&report),
         Err(failure) => output.failure(&failure),
     }
-}
-
-/// A connection to the running synchroniser.
-pub(super) async fn dial(sync: &SyncSettings) -> Result<Connection, Failure> {
-    let address = AgentAddress::new(sync.http.ip().to_string(), sync.http.port());
-    Connection::dial(&address).await.map_err(|why| {
-        Failure::new(
-            Exit::Unreachable,
-            format!("no synchroniser answers at {address} ([sync] http): {why}; does `haplane sync` run here?"),
-        )
-    })
-}
-
-/// Its pools.
-pub(super) async fn ask(sync: &SyncSettings) -> Result<Vec<Value>, Failure> {
-    let mut connection = dial(sync).await?;
-    connection
-        .get("/v1/pools")
-        .await
-        .map_err(|why| Failure::new(Exit::Unreachable, why))
 }
 
 fn choose(pools: Vec<Value>, names: &[String]) -> Result<Vec<Value>, Failure> {

@@ -10,9 +10,9 @@ use serde_json::json;
 
 use crate::cli::StatusOptions;
 use crate::command::show::shown_keys;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::knowledge::Knowledge;
-use crate::output::Report;
+use crate::report::Report;
 use crate::session::Session;
 use summary::Summary;
 

@@ -1,6 +1,7 @@
 //! `haplane sync`: keeps slots in line, once or all the time, or says what it would do.
 
 mod confirm;
+pub(super) mod running;
 mod told;
 
 use haplane_daemon::Settings;
@@ -11,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::{AgentOptions, SyncCommand, SyncOptions};
 use crate::config::Source;
 use crate::daemon::{self, on_a_runtime, printed};
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::output::Output;
 
 /// Runs the synchroniser, or does what else was asked of it.

@@ -23,8 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::{FleetOptions, LogOptions, StatusOptions, UiOptions, WhyOptions};
 use crate::command::{log, status, why};
-use crate::exit::{Exit, Failure};
-use crate::output::Report;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::report::Report;
 use crate::session::Session;
 
 /// A status that is this young is shown again and not asked for anew.

@@ -7,9 +7,10 @@ use serde_json::json;
 
 use crate::cli::WaitOptions;
 use crate::command::targets;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::knowledge::Knowledge;
-use crate::output::Report;
+use crate::report::Report;
 use crate::session::Session;
 use crate::wait::{Goal, wait};
 

@@ -10,11 +10,11 @@ use serde_json::{Value as Json, json};
 
 use crate::cli::WhyOptions;
 use crate::command::show::{ShownKey, shown_keys};
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::fleet::Node;
 use crate::fleet::answers::RowAnswer;
 use crate::knowledge::Knowledge;
-use crate::output::{BAD, Cell, FAINT, GOOD, NOTABLE, Report, Table};
+use crate::report::{BAD, Cell, FAINT, GOOD, NOTABLE, Report, Table};
 use crate::session::Session;
 use crate::times;
 

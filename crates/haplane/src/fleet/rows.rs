@@ -7,7 +7,7 @@ use haplane_core::Key;
 use haplane_core::ask::Ask;
 use haplane_haproxy::cfg::Config;
 
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::haproxy_files;
 
 /// The rows of a configuration.

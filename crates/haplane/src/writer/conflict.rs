@@ -5,7 +5,7 @@ use haplane_store::{CommitError, Store};
 
 use super::report::count;
 use super::{Outcome, Writer};
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::write::Interrupted;
 
 impl Writer<'_> {

@@ -5,7 +5,7 @@ use haplane_core::log::Changed;
 use serde_json::{Value as Json, json};
 
 use super::{Outcome, Writer};
-use crate::output::{Cell, FAINT, NOTABLE, Report, Table};
+use crate::report::{Cell, FAINT, NOTABLE, Report, Table};
 use crate::wait::Waited;
 
 /// Rows named one by one; more are a number.

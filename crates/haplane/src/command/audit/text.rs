@@ -8,7 +8,7 @@ use haplane_haproxy::cfg::Config;
 use haplane_haproxy::forecast::{ForecastRow, Source};
 
 use super::{address_text, admin_word, place_of};
-use crate::output::{BAD, Cell, FAINT, GOOD, NOTABLE, Table};
+use crate::report::{BAD, Cell, FAINT, GOOD, NOTABLE, Table};
 
 /// As much of a line as is shown around the place.
 const SHOWN: usize = 120;

@@ -7,7 +7,7 @@ use haplane_core::enroll::{Group, Wanted};
 use haplane_core::glob::Glob;
 use serde::Deserialize;
 
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]

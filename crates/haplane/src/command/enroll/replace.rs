@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::atomic_file;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 
 /// Puts `after` into the place of a file that must still hold `before`.
 pub(super) fn file(path: &Path, before: &[u8], after: &[u8]) -> Result<(), Failure> {

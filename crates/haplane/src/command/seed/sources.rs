@@ -19,7 +19,7 @@ use serde::Deserialize;
 use super::PATIENCE;
 use crate::cli::{Common, SeedOptions};
 use crate::config::Place;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::fleet::{AgentAddress, Connection};
 use crate::output::Output;
 use crate::state::{self, Marker};

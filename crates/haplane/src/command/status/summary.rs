@@ -15,7 +15,7 @@ use crate::command::show::{self, ShownKey};
 use crate::fleet::answers::HaproxyAnswer;
 use crate::fleet::{Missing, Node};
 use crate::knowledge::Knowledge;
-use crate::output::{BAD, Cell, GOOD, NOTABLE, Report, Table};
+use crate::report::{BAD, Cell, GOOD, NOTABLE, Report, Table};
 use crate::times;
 
 /// A node whose last contact with its store is older than this is stale: its blocking query comes

@@ -4,10 +4,12 @@ use haplane_sync::SyncSettings;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::running;
 use crate::cli::ConfirmOptions;
-use crate::command::slots::{ask, dial};
-use crate::exit::{Exit, Failure};
-use crate::output::{Output, Report};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::report::Report;
 
 /// Asks the running synchroniser what is held, the person whether it is right, and confirms it.
 pub(super) async fn run(
@@ -15,7 +17,7 @@ pub(super) async fn run(
     options: &ConfirmOptions,
     output: &Output,
 ) -> Result<Report, Failure> {
-    let pools = ask(sync).await?;
+    let pools = running::pools(sync).await?;
     let name = &options.pool;
     let pool = pools
         .iter()
@@ -48,7 +50,7 @@ pub(super) async fn run(
         )));
     }
     let wish = json!({ "pool": name, "has": has });
-    let mut connection = dial(sync).await?;
+    let mut connection = running::dial(sync).await?;
     let answer = connection.post("/v1/confirm", &wish).await;
     let (status, answer) = answer.map_err(|why| Failure::new(Exit::Unreachable, why))?;
     if status != StatusCode::OK {

@@ -7,7 +7,7 @@ use haplane_sync::once::{Deed, PoolReport};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
-use crate::output::{BAD, Cell, GOOD, NOTABLE, Report, Table};
+use crate::report::{BAD, Cell, GOOD, NOTABLE, Report, Table};
 
 /// All pools in all processes, as a document and for people.
 pub(super) fn report(reports: &[PoolReport], deed: Deed) -> Report {
