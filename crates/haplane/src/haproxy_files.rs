@@ -87,7 +87,14 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn cannot_read(path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(format!("cannot read {}: {error}", path.display()))
+    let advice = match error.kind() {
+        io::ErrorKind::NotFound if path == Path::new(DEFAULT_CONFIG) => {
+            "; name yours behind the command"
+        }
+        io::ErrorKind::PermissionDenied => "; run this as a user that may read it",
+        _ => "",
+    };
+    Failure::usage(format!("cannot read {}: {error}{advice}", path.display()))
 }
 
 /// The server-state files of a configuration, and under which name the global one is known.

@@ -8,12 +8,35 @@ use haplane_haproxy::HaproxyVersion;
 use crate::fleet::AgentAddress;
 use crate::haproxy_files::DEFAULT_CONFIG;
 
+/// The files of one configuration, with `-f` as for HAProxy itself, or without.
+#[derive(Debug, Args)]
+pub struct ConfigFiles {
+    /// The same, said as to haproxy itself
+    #[arg(short, long = "file", value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    file: Vec<PathBuf>,
+    /// haproxy.cfg, or a folder of *.cfg; several in HAProxy's order [default: /etc/haproxy/haproxy.cfg]
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    bare: Vec<PathBuf>,
+}
+
+impl ConfigFiles {
+    /// Those that were named, or the usual one.
+    pub fn named(&self) -> Vec<PathBuf> {
+        let named: Vec<PathBuf> = self.file.iter().chain(&self.bare).cloned().collect();
+        if named.is_empty() {
+            vec![PathBuf::from(DEFAULT_CONFIG)]
+        } else {
+            named
+        }
+    }
+}
+
 /// Options of `haplane audit`.
 #[derive(Debug, Args)]
 pub struct AuditOptions {
-    /// haproxy.cfg, or a folder of *.cfg; several in HAProxy's order
-    #[arg(short, long = "file", value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::AnyPath)]
-    pub files: Vec<PathBuf>,
+    /// What to read.
+    #[command(flatten)]
+    pub files: ConfigFiles,
     /// Server-state file to look at instead of the one that the configuration names
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub state_file: Option<PathBuf>,
@@ -64,9 +87,9 @@ pub enum FailOn {
 )]
 #[command(group = clap::ArgGroup::new("what").args(["diff", "check", "write"]))]
 pub struct EnrollOptions {
-    /// haproxy.cfg, or a folder of *.cfg; several in HAProxy's order
-    #[arg(short, long = "file", value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::AnyPath)]
-    pub files: Vec<PathBuf>,
+    /// What to read.
+    #[command(flatten)]
+    pub files: ConfigFiles,
     /// Groups, exclusions and the agent's address (see docs/enroll.md)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub groups: Option<PathBuf>,
@@ -93,9 +116,9 @@ pub struct EnrollOptions {
 /// Options of `haplane seed`.
 #[derive(Debug, Args)]
 pub struct SeedOptions {
-    /// haproxy.cfg, or a folder of *.cfg; several in HAProxy's order
-    #[arg(short, long = "file", value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::AnyPath)]
-    pub files: Vec<PathBuf>,
+    /// What to read.
+    #[command(flatten)]
+    pub files: ConfigFiles,
     /// Where to write: the file that the configuration names as server-state-file
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,

@@ -1,5 +1,6 @@
 //! `haplane audit`: what will bite.
 
+mod fold;
 mod sarif;
 mod text;
 
@@ -42,7 +43,7 @@ fn looked(options: &AuditOptions) -> Result<Audited, Failure> {
         version = version.or(asked_version);
         running = Some(rows);
     }
-    let config = haproxy_files::read_config(&options.files, version)?;
+    let config = haproxy_files::read_config(&options.files.named(), version)?;
     let state = haproxy_files::read_state(&config, options.state_file.as_deref())?;
     let subject = Subject {
         config: &config,
@@ -105,8 +106,8 @@ impl Audited {
             };
         }
         let mut report = Report::new(self.document(forecasts.as_deref())).exit(exit);
-        for told in text::told_once(&self.findings) {
-            report = report.line(text::finding(&self.config, &told));
+        for folded in fold::folded(&self.findings) {
+            report = report.line(text::finding(&self.config, &folded));
         }
         if let Some(forecasts) = &forecasts {
             report = report.table(text::forecast_table(forecasts));

@@ -36,7 +36,7 @@ struct Planned {
 fn planned(options: &EnrollOptions) -> Result<Planned, Failure> {
     let wanted = groups::read(options.groups.as_deref())?;
     let context = haproxy_files::context(options.haproxy_version);
-    let config = haproxy_files::read_config_in(&options.files, &context)?;
+    let config = haproxy_files::read_config_in(&options.files.named(), &context)?;
     let plan = plan(&config, &context, &wanted, options.remove)?;
     let edited = apply(&config, &plan.edits);
     Ok(Planned {

@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Finds out what is desired, and writes it down.
 pub fn run(settings: &Settings, common: &Common, options: &SeedOptions, output: &Output) -> Exit {
     let node = settings.node.clone().unwrap_or_else(identity::host_name);
-    let config = match haproxy_files::read_config(&options.files, options.haproxy_version)
+    let config = match haproxy_files::read_config(&options.files.named(), options.haproxy_version)
         .and_then(accepted)
     {
         Ok(config) => config,

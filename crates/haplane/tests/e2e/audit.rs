@@ -63,8 +63,9 @@ async fn the_story_of_the_state_file() {
     assert_eq!(document["forecast"][0]["source"]["port"], "state-file");
     assert_eq!(document["forecast"][0]["agent_port"], Value::Null);
 
+    // A file needs no -f.
     let text = haplane()
-        .run(&["audit", "-f", file.to_str().unwrap()])
+        .run(&["audit", file.to_str().unwrap()])
         .exits(6)
         .stdout;
     let place = format!("{}:", file.display());

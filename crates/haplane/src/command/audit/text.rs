@@ -7,6 +7,7 @@ use haplane_core::audit::{Finding, Place, Severity};
 use haplane_haproxy::cfg::Config;
 use haplane_haproxy::forecast::{ForecastRow, Source};
 
+use super::fold::Folded;
 use super::{address_text, admin_word, place_of};
 use crate::report::{BAD, Cell, FAINT, GOOD, NOTABLE, Table};
 
@@ -21,30 +22,9 @@ fn style_of(severity: Severity) -> Style {
     }
 }
 
-/// Findings of one rule about one place are told once: a `default-server` line can be wrong for a thousand rows.
-pub(super) fn told_once(findings: &[Finding]) -> Vec<Finding> {
-    let mut told: Vec<(Finding, usize)> = Vec::new();
-    for finding in findings {
-        match told.last_mut() {
-            Some((last, more)) if last.rule == finding.rule && last.place == finding.place => {
-                *more += 1;
-            }
-            _ => told.push((finding.clone(), 0)),
-        }
-    }
-    let with_number = |(mut finding, more): (Finding, usize)| {
-        if more > 0 {
-            let plural = if more == 1 { "" } else { "s" };
-            // Writing to a String cannot fail.
-            let _ = write!(finding.message, " (and {more} more row{plural})");
-        }
-        finding
-    };
-    told.into_iter().map(with_number).collect()
-}
-
 /// One finding, with an empty line behind it.
-pub(super) fn finding(config: &Config, finding: &Finding) -> String {
+pub(super) fn finding(config: &Config, folded: &Folded<'_>) -> String {
+    let finding = folded.first;
     let style = style_of(finding.severity);
     let word = finding.severity.as_str();
     let mut text = format!(
@@ -76,6 +56,9 @@ pub(super) fn finding(config: &Config, finding: &Finding) -> String {
             "      {FAINT}{margin} |{FAINT:#} {indent}{style}{}{style:#}",
             "^".repeat(width)
         );
+    }
+    if let Some(others) = folded.others() {
+        let _ = writeln!(text, "  {FAINT}and{FAINT:#} {others}");
     }
     let _ = writeln!(text, "  {FAINT}why{FAINT:#} {}", finding.reason);
     let _ = writeln!(text, "  {FAINT}fix{FAINT:#} {}", finding.fix);
