@@ -32,7 +32,7 @@ const COMMON: &str = "Common options";
 /// Options of every command.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Configuration file [default: /etc/haplane/haplane.toml if it exists]
+    /// Configuration [default: /etc/haplane/haplane.toml]
     #[arg(long, global = true, help_heading = COMMON, env = "HAPLANE_CONFIG", hide_env_values = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// Work on this environment of the configuration file ([env.NAME])
@@ -114,6 +114,11 @@ pub fn command() -> clap::Command {
         agent
     });
     help::arrange(command)
+}
+
+/// The same with what only a manual has room for.
+pub fn manual() -> clap::Command {
+    help::at_length(command())
 }
 
 /// The flags that make sense for every command; the others are shown where they do.

@@ -41,7 +41,21 @@ impl Exit {
         self as u8
     }
 
-    /// What it means, for `--help` and the documentation.
+    /// What it means, in a word or two.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Unexpected => "unexpected",
+            Self::Usage => "usage",
+            Self::Refused => "refused",
+            Self::NotConverged => "not converged",
+            Self::Unreachable => "unreachable or denied",
+            Self::Findings => "findings",
+            Self::No => "no",
+        }
+    }
+
+    /// What it means, for the manual and the documentation.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Done => "done (and proven, with --wait)",

@@ -16,7 +16,7 @@ pub fn write(folder: &Path) -> Result<Vec<String>, Failure> {
         )
     };
     fs::create_dir_all(folder).map_err(failed)?;
-    let mut command = cli::command();
+    let mut command = cli::manual();
     command.build();
     let mut pages = vec![("haplane".to_owned(), command.clone())];
     for sub in command

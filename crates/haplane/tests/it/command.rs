@@ -52,13 +52,14 @@ impl Haplane {
         one
     }
 
-    /// The command, to be run in another way.
+    /// The command, to be run in another way. It knows of no agent, not even of one that really runs on this machine.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_haplane"));
         command
             .args(words)
             .env_clear()
             .env("USER", "alice")
+            .env("HAPLANE_HTTP_LISTEN", "127.0.0.1:1")
             .env("HAPLANE_STORE", &self.store)
             .envs(self.variables.iter().cloned());
         command

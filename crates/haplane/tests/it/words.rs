@@ -11,15 +11,15 @@ fn haplane() -> Haplane {
 #[test]
 fn help_lists_the_exit_statuses() {
     let help = haplane().run(&["--help"]).exits(0).stdout;
-    for line in [
-        "  0  done (and proven, with --wait)",
-        "  3  refused by a guard, a conflict or a missing confirmation",
-        "  7  the answer to a yes/no question is no",
-        "Change what takes traffic:",
+    for words in [
+        "\nChange what takes traffic:\n",
+        "Exit: 0 done,",
+        " 3 refused,",
+        " 7 no\n",
     ] {
-        assert!(help.lines().any(|one| one == line), "{line} in {help}");
+        assert!(help.contains(words), "{words} in {help}");
     }
-    assert!(haplane().run(&["-h"]).exits(0).stdout.lines().count() < 50);
+    assert!(help.lines().count() < 50, "{help}");
 }
 
 #[test]
