@@ -21,10 +21,14 @@ pub enum Exit {
     Findings = 6,
     /// The answer to a yes/no question is no.
     No = 7,
+    /// Ctrl-C. No status of ours: the process ends by the signal, so that a shell's loop ends as well.
+    Interrupted = 130,
+    /// SIGTERM, likewise.
+    Terminated = 143,
 }
 
 impl Exit {
-    /// All of them, in order.
+    /// All that a command can end with by itself, in order.
     pub const ALL: [Self; 8] = [
         Self::Done,
         Self::Unexpected,
@@ -52,6 +56,8 @@ impl Exit {
             Self::Unreachable => "unreachable or denied",
             Self::Findings => "findings",
             Self::No => "no",
+            Self::Interrupted => "interrupted",
+            Self::Terminated => "terminated",
         }
     }
 
@@ -68,6 +74,8 @@ impl Exit {
             }
             Self::Findings => "findings",
             Self::No => "the answer to a yes/no question is no",
+            Self::Interrupted => "ended by Ctrl-C (a shell's word for it)",
+            Self::Terminated => "ended by SIGTERM (a shell's word for it)",
         }
     }
 }

@@ -1,10 +1,13 @@
-//! Ctrl-C during a command that writes or waits: it says what it leaves behind.
+//! Ctrl-C and SIGTERM during a command that writes or waits: it says what it leaves behind, and ends by the
+//! signal. A shell that sees an ordinary exit status goes on with its loop, and drains the next zone.
 
 use std::cell::RefCell;
 use std::io;
 
 use serde_json::Value as Json;
-use tokio::signal::ctrl_c;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level::emulate_default_handler;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::exit::Exit;
@@ -26,22 +29,38 @@ impl Standing {
         self.some.notify_one();
     }
 
-    fn interrupted(&self) -> Failure {
+    fn interrupted(&self, by: Exit) -> Failure {
         let (left, document) = self.left.take().unwrap_or_default();
-        let message = format!("interrupted: {left}");
         Failure {
             document: Some(document),
-            ..Failure::new(Exit::NotConverged, message)
+            ..Failure::new(by, format!("{}: {left}", by.word()))
         }
     }
 
-    async fn signal(&self) -> io::Result<()> {
+    /// As long as nothing is left, no handler stands, and a signal ends the process at once.
+    async fn signal(&self) -> io::Result<Exit> {
         self.some.notified().await;
-        ctrl_c().await
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            _ = interrupt.recv() => Ok(Exit::Interrupted),
+            _ = terminate.recv() => Ok(Exit::Terminated),
+        }
     }
 }
 
-/// Runs a command to its end, or to the first Ctrl-C after which something is left.
+/// Ends the process by the signal that ended the command, if one did.
+pub fn end_by_signal(exit: Exit) {
+    let signal = match exit {
+        Exit::Interrupted => SIGINT,
+        Exit::Terminated => SIGTERM,
+        _ => return,
+    };
+    // Where that is refused, the exit status says it.
+    let _ = emulate_default_handler(signal);
+}
+
+/// Runs a command to its end, or to the first signal after which something is left.
 pub async fn unless_interrupted(
     standing: &Standing,
     command: impl Future<Output = Result<Report, Failure>>,
@@ -50,6 +69,6 @@ pub async fn unless_interrupted(
         biased;
         done = command => done,
         // Without a signal handler the signal ends the process by itself.
-        Ok(()) = standing.signal() => Err(standing.interrupted()),
+        Ok(by) = standing.signal() => Err(standing.interrupted(by)),
     }
 }

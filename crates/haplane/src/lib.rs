@@ -39,7 +39,7 @@ use config::Source;
 use exit::Exit;
 use failure::Failure;
 use identity::Identity;
-use interrupt::unless_interrupted;
+use interrupt::{end_by_signal, unless_interrupted};
 use output::Output;
 use report::Report;
 use session::Session;
@@ -63,7 +63,11 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         .try_get_matches_from(words)
         .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     match parsed {
-        Ok((cli, matches)) => carry_out(&cli, &matches, identity).into(),
+        Ok((cli, matches)) => {
+            let exit = carry_out(&cli, &matches, identity);
+            end_by_signal(exit);
+            exit.into()
+        }
         Err(error) => not_parsed(&error, &Output::new(wants_json)).into(),
     }
 }

@@ -32,15 +32,22 @@ pub async fn run(session: &Session, options: &RampOptions) -> Result<Report, Fai
     let mut writer = Writer::prepare(session, &options.write, &targets, Among::Rows).await?;
     let mut total = Outcome::default();
     for (step, weight) in weights.iter().enumerate() {
+        let rest = rest(options, weights.iter().skip(step));
         if step > 0 && !options.write.dry_run {
-            still_ours(&mut writer, &total).await?;
+            still_ours(&mut writer, &total)
+                .await
+                .map_err(|failure| to_go_on(failure, &rest))?;
         }
         let value = Value::lasting(Desired::Weight(*weight));
         let outcome = match writer.write(&writer.wanted(Some(value))).await {
             Ok(outcome) => outcome,
-            Err(failure) => return Err(stopped(&writer, &total, failure)),
+            Err(failure) => return Err(to_go_on(stopped(&writer, &total, failure), &rest)),
         };
         total = total.then(outcome);
+        writer.stands(
+            &total,
+            &format!("{weight} is written and stays; to go on: {rest}"),
+        );
         let is_last = step + 1 == weights.len();
         if !is_last && !options.write.dry_run {
             session.output.note(&format!(
@@ -49,11 +56,36 @@ pub async fn run(session: &Session, options: &RampOptions) -> Result<Report, Fai
                 weights.len()
             ));
             if let Err(failure) = hold(&mut writer, &total, every).await {
-                return Err(stopped(&writer, &total, failure));
+                return Err(to_go_on(stopped(&writer, &total, failure), &rest));
             }
         }
     }
     writer.finish(&total).await
+}
+
+/// The command for the rest of the way.
+fn rest<'w>(options: &RampOptions, weights: impl Iterator<Item = &'w Percent>) -> String {
+    let names = options.words.iter().rev().skip(1).rev();
+    let zones = options.zones.iter().map(|zone| format!(" -z {zone}"));
+    let quoted = |name: &String| {
+        if name.contains('*') {
+            format!(" '{name}'")
+        } else {
+            format!(" {name}")
+        }
+    };
+    let targets: String = names.map(quoted).chain(zones).collect();
+    let weights: Vec<String> = weights.map(ToString::to_string).collect();
+    format!(
+        "haplane ramp{targets} {} --every {}",
+        weights.join(","),
+        options.every
+    )
+}
+
+fn to_go_on(mut failure: Failure, rest: &str) -> Failure {
+    failure.message = format!("{}\nto go on: {rest}", failure.message.trim_end());
+    failure
 }
 
 fn understand(text: &str) -> Result<Vec<Percent>, Failure> {

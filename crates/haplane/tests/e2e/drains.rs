@@ -1,35 +1,15 @@
 //! Out of rotation and back, interrupted and contradicted.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
-use haplane_testkit::eventually::eventually;
-use serde_json::json;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 
-use crate::agent_process::PATIENCE;
-use crate::command::{Haplane, Run, run_of};
+use crate::command::run_of;
 use crate::fleet::Fleet;
-
-async fn becomes(fleet: &Fleet, key: &str, value: &str) {
-    eventually(
-        &format!("{key} = {value}"),
-        PATIENCE,
-        async || match fleet.value(key).await {
-            Some(text) if text == value => Ok(()),
-            other => Err(other),
-        },
-    )
-    .await;
-}
-
-fn in_background(haplane: &Haplane, words: &[&str]) -> std::process::Child {
-    let mut command = haplane.command(words);
-    command
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
-    command.spawn().unwrap()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_ends_in_maint_and_its_way_back_ramps() {
@@ -78,11 +58,8 @@ async fn a_drain_ends_in_maint_and_its_way_back_ramps() {
 #[tokio::test(flavor = "multi_thread")]
 async fn somebody_who_says_ready_during_the_drain_is_obeyed() {
     let fleet = Fleet::start(1).await;
-    let drain = in_background(
-        &fleet.haplane,
-        &["canary", "--disable", "--grace", "3s", "--json"],
-    );
-    becomes(&fleet, "canary", "drain").await;
+    let drain = fleet.in_background(&["canary", "--disable", "--grace", "3s", "--json"]);
+    fleet.becomes("canary", "drain").await;
     let bob = fleet.haplane.with("USER", "bob");
     bob.run(&["set", "canary", "ready"]).exits(0);
     let drain = run_of(drain.wait_with_output().unwrap()).exits(3);
@@ -100,8 +77,8 @@ async fn an_interrupted_drain_goes_on_with_the_rest_of_its_grace() {
     let fleet = Fleet::start(1).await;
     let begun = Instant::now();
     let words = ["drain", "canary", "--grace", "5s"];
-    let mut drain = in_background(&fleet.haplane, &words);
-    becomes(&fleet, "canary", "drain").await;
+    let mut drain = fleet.in_background(&words);
+    fleet.becomes("canary", "drain").await;
     drain.kill().unwrap();
     drain.wait().unwrap();
     let changed = fleet
@@ -132,11 +109,8 @@ async fn an_interrupted_drain_goes_on_with_the_rest_of_its_grace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_is_away_during_the_drain_loses_no_step() {
     let mut fleet = Fleet::start(1).await;
-    let drain = in_background(
-        &fleet.haplane,
-        &["drain", "canary", "--grace", "2s", "--json"],
-    );
-    becomes(&fleet, "canary", "drain").await;
+    let drain = fleet.in_background(&["drain", "canary", "--grace", "2s", "--json"]);
+    fleet.becomes("canary", "drain").await;
     fleet.consul.kill();
     tokio::time::sleep(Duration::from_secs(3)).await;
     fleet.consul.launch();
@@ -145,18 +119,21 @@ async fn a_store_that_is_away_during_the_drain_loses_no_step() {
     assert_eq!(fleet.value("canary").await.unwrap(), "maint");
 }
 
-/// Sends SIGINT, as Ctrl-C does, and gives the run to its end.
-fn interrupt(child: std::process::Child) -> Run {
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    run_of(child.wait_with_output().unwrap())
+/// Sends SIGINT, as Ctrl-C does, or SIGTERM, as a pipeline does. It ends by that signal, so that a loop around it ends.
+/// Gives what it said.
+fn end_by(signal: Signal, child: Child) -> (String, String) {
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(signal.as_raw()), "{output:?}");
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_command_says_what_it_leaves() {
     let mut fleet = Fleet::start(1).await;
     let words = ["drain", "canary", "--grace", "60s", "--json"];
-    let mut drain = in_background(&fleet.haplane, &words);
+    let mut drain = fleet.in_background(&words);
     // It says so when it begins to wait for the sessions.
     let mut said = BufReader::new(drain.stderr.take().unwrap());
     let mut line = String::new();
@@ -164,44 +141,35 @@ async fn an_interrupted_command_says_what_it_leaves() {
         line.clear();
         assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
     }
-    let run = interrupt(drain).exits(4);
+    let (stdout, _) = end_by(Signal::INT, drain);
     said.read_to_string(&mut line).unwrap();
     assert!(
         line.contains("canary stays at drain") && line.contains("run the same command again"),
         "{line}"
     );
-    assert_eq!(run.json()["changed"][0]["after"], "drain");
-    assert_eq!(run.json()["error"]["exit"], 4);
+    let document: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(document["changed"][0]["after"], "drain");
+    assert_eq!(document["error"]["exit"], 130);
     assert_eq!(fleet.value("canary").await.unwrap(), "drain");
 
     fleet.balancers[0].agent.process().kill();
     let words = ["set", "canary", "maint", "--wait", "--timeout", "60s"];
-    let set = in_background(&fleet.haplane, &words);
-    becomes(&fleet, "canary", "maint").await;
+    let set = fleet.in_background(&words);
+    fleet.becomes("canary", "maint").await;
     // Consul may have said so to us before it said so to the command.
-    let run = interrupt(set).exits(4);
+    let (_, stderr) = end_by(Signal::TERM, set);
     let told = ["written and stays", "on its way; `haplane show`"];
-    assert!(
-        told.iter().any(|words| run.stderr.contains(words)),
-        "{}",
-        run.stderr
-    );
+    assert!(told.iter().any(|words| stderr.contains(words)), "{stderr}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_lost_during_a_drain_is_waited_for_and_named() {
     let mut fleet = Fleet::start(2).await;
     let begun = Instant::now();
-    let drain = in_background(
-        &fleet.haplane,
-        &["drain", "canary", "--grace", "5s", "--json"],
-    );
-    let contradicted = in_background(
-        &fleet.haplane,
-        &["drain", "web/gke-us-east1-b-web", "--grace", "5s"],
-    );
-    becomes(&fleet, "canary", "drain").await;
-    becomes(&fleet, "web/gke-us-east1-b-web", "drain").await;
+    let drain = fleet.in_background(&["drain", "canary", "--grace", "5s", "--json"]);
+    let contradicted = fleet.in_background(&["drain", "web/gke-us-east1-b-web", "--grace", "5s"]);
+    fleet.becomes("canary", "drain").await;
+    fleet.becomes("web/gke-us-east1-b-web", "drain").await;
     let lost = &mut fleet.balancers[1];
     lost.agent.process().kill();
     lost.haproxy.kill().await;

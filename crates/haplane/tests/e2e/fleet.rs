@@ -1,5 +1,6 @@
 //! A fleet: load balancers with an agent each, on one Consul.
 
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use haplane_testkit::consul::{Consul, Options};
@@ -76,6 +77,26 @@ impl Fleet {
     pub(crate) async fn value(&self, key: &str) -> Option<String> {
         let entry = self.consul.get(&format!("haplane/state/{key}")).await?;
         Some(String::from_utf8(entry.value).unwrap())
+    }
+
+    /// Waits until a state key has this value.
+    pub(crate) async fn becomes(&self, key: &str, value: &str) {
+        let what = format!("{key} = {value}");
+        eventually(&what, PATIENCE, async || match self.value(key).await {
+            Some(text) if text == value => Ok(()),
+            other => Err(other),
+        })
+        .await;
+    }
+
+    /// Runs `haplane` beside what the test does meanwhile.
+    pub(crate) fn in_background(&self, words: &[&str]) -> Child {
+        let mut command = self.haplane.command(words);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use haplane_testkit::consul::{Consul, Options};
 use serde_json::{Value, json};
 
-use crate::command::Haplane;
+use crate::command::{Haplane, run_of};
 use crate::fleet::Fleet;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,6 +110,17 @@ async fn a_ramp_goes_step_by_step_and_stops_when_somebody_interferes() {
         .server("canary_web/gke-cny-web")
         .await;
     assert_eq!(row.number("srv_uweight"), row.number("srv_iweight"));
+
+    let words = ["ramp", "canary", "25%,50%,100%", "--every", "3s"];
+    let ramp = fleet.in_background(&words);
+    fleet.becomes("canary", "25%").await;
+    let bob = fleet.haplane.with("USER", "bob");
+    bob.run(&["set", "canary", "drain"]).exits(0);
+    let stopped = run_of(ramp.wait_with_output().unwrap()).exits(3);
+    assert_eq!(fleet.value("canary").await.unwrap(), "drain");
+    for words in ["bob", "to go on: haplane ramp canary 50%,100% --every 3s"] {
+        assert!(stopped.stderr.contains(words), "{words} in {stopped:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +184,7 @@ async fn twenty_writers_at_once_leave_one_history() {
         .collect();
     let mut written = 0;
     for writer in writers {
-        let run = crate::command::run_of(writer.wait_with_output().unwrap());
+        let run = run_of(writer.wait_with_output().unwrap());
         match run.exit {
             0 => written += 1,
             3 => assert!(run.stderr.contains("meanwhile"), "{run:?}"),
