@@ -14,11 +14,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use haplane_testkit::eventually::eventually;
 use haplane_testkit::haproxy::{Config, Haproxy, Version};
+use haplane_testkit::http::{Request, Target};
 use haplane_testkit::origin::Origin;
 use haplane_testkit::ports::Port;
 use haplane_testkit::process::Process;
 use haplane_testkit::traffic::{Shares, Traffic};
+use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
@@ -76,6 +79,30 @@ struct Node {
     _haproxy: Haproxy,
 }
 
+impl Node {
+    /// Until HAProxy has asked for every server: then a command knows all rows.
+    async fn is_asked(&self) {
+        let target = Target::from(self.http.address());
+        eventually("every row to ask", FOLLOWS_WITHIN, async || {
+            let answer = Request::get("/v1/rows").send(&target).await;
+            let rows = answer.map_or(Value::Null, |answer| answer.json());
+            let has_asked = |row: &&Value| row.get("last_asked").is_some_and(Value::is_string);
+            let asked = rows
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter(has_asked)
+                .count();
+            if asked == ORIGINS.len() {
+                Ok(())
+            } else {
+                Err(asked)
+            }
+        })
+        .await;
+    }
+}
+
 impl Fleet {
     async fn start() -> Self {
         let haplane = beside_this_program("haplane");
@@ -87,10 +114,13 @@ impl Fleet {
             origins,
             nodes: Vec::new(),
         };
-        fleet.run_haplane(&["init"]);
+        assert!(fleet.run_haplane(&["init"]), "the folder can be written");
         for name in ["lb-01", "lb-02"] {
             let node = fleet.start_node(name).await;
             fleet.nodes.push(node);
+        }
+        for node in &fleet.nodes {
+            node.is_asked().await;
         }
         fleet
     }
@@ -98,16 +128,19 @@ impl Fleet {
     async fn start_node(&self, name: &str) -> Node {
         let [checks, http, frontend] = [Port::reserve(), Port::reserve(), Port::reserve()];
         let log = self.folder.path.join(format!("{name}.log"));
+        // Until its agent listens, HAProxy leaves every server as it is configured.
+        let config = self.haproxy_config(&frontend, &checks);
+        let haproxy = Haproxy::start(Version::V28, config).await;
         let mut agent = Command::new(&self.haplane);
         agent
             .args(["agent", "--node", name, "--log-format", "text"])
             .args(["--listen", &checks.address().to_string()])
             .args(["--http-listen", &http.address().to_string()])
+            .arg("--haproxy-socket")
+            .arg(haproxy.dir().join("user.sock"))
             .env("HAPLANE_STORE", self.store())
             .stdin(Stdio::null());
         let agent = Process::spawn(name, agent, &log);
-        let config = self.haproxy_config(&frontend, &checks);
-        let haproxy = Haproxy::start(Version::V28, config).await;
         let traffic = Traffic::start(frontend.address(), CLIENTS, PAUSE);
         Node {
             traffic,
@@ -121,7 +154,8 @@ impl Fleet {
     /// What a real site would write, and `haplane enroll` would write for it.
     fn haproxy_config(&self, frontend: &Port, checks: &Port) -> Config {
         let mut sections = format!(
-            "frontend in\n  bind {}\n  default_backend web\n\nbackend web\n  balance roundrobin\n  \
+            "defaults\n  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n\n\
+             frontend in\n  bind {}\n  default_backend web\n\nbackend web\n  balance roundrobin\n  \
              default-server check inter 2s agent-check agent-inter 2s agent-addr {} agent-port {} \
              slowstart 10s weight 100\n",
             frontend.address(),
@@ -148,21 +182,23 @@ impl Fleet {
         format!("dir:{}", self.folder.path.join("state").display())
     }
 
-    fn run_haplane(&self, words: &[&str]) {
+    /// Says whether it did what it was told.
+    fn run_haplane(&self, words: &[&str]) -> bool {
         println!("$ haplane {}", words.join(" "));
         let status = Command::new(&self.haplane)
             .args(words)
             .env("HAPLANE_STORE", self.store())
-            .env("HAPLANE_HTTP_LISTEN", self.agent())
+            .env("HAPLANE_AGENTS", self.agents())
             .status()
             .unwrap();
-        assert!(status.success(), "haplane {words:?} ended with {status}");
+        status.success()
     }
 
-    /// Where the commands find an agent: beside a folder they ask the one of their own configuration.
-    fn agent(&self) -> String {
-        let first = self.nodes.first();
-        first.map_or_else(String::new, |node| node.http.address().to_string())
+    /// Where the commands find the agents: a folder knows of none, as Consul does.
+    fn agents(&self) -> String {
+        let url = |node: &Node| format!("http://{}", node.http.address());
+        let urls: Vec<String> = self.nodes.iter().map(url).collect();
+        urls.join(",")
     }
 
     fn explain(&self) {
@@ -171,17 +207,17 @@ impl Fleet {
         );
         for node in &self.nodes {
             println!(
-                "  http://{}   its agent: http://{}/v1/rows",
+                "  http://{}   what it was told and does: http://{}/",
                 node.frontend.address(),
                 node.http.address()
             );
         }
         println!(
-            "\nIn a second terminal:\n\n  export HAPLANE_STORE={}\n  export HAPLANE_HTTP_LISTEN={}\n  export PATH={}:$PATH\n\n  \
-             haplane set canary drain --reason 'trying it out'\n  haplane show\n  \
-             haplane clear canary\n\nCtrl-C ends everything.\n",
+            "\nIn a second terminal:\n\n  export HAPLANE_STORE={}\n  export HAPLANE_AGENTS={}\n  export PATH={}:$PATH\n\n  \
+             haplane set canary drain --wait --reason 'trying it out'\n  haplane why web/canary-1\n  \
+             haplane clear canary --wait\n\nCtrl-C ends everything.\n",
             self.store(),
-            self.agent(),
+            self.agents(),
             self.haplane.parent().unwrap().display(),
         );
     }
@@ -202,15 +238,15 @@ impl Fleet {
         let steps: [(&[&str], &str, f64); 3] = [
             (&[], "before", 0.5),
             (
-                &["set", "canary", "drain", "--reason", "demo"],
+                &["set", "canary", "drain", "--wait", "--reason", "demo"],
                 "drained",
                 0.0,
             ),
-            (&["clear", "canary"], "after", 0.5),
+            (&["clear", "canary", "--wait"], "after", 0.5),
         ];
         for (words, name, expected) in steps {
-            if !words.is_empty() {
-                self.run_haplane(words);
+            if !words.is_empty() && !self.run_haplane(words) {
+                return ExitCode::FAILURE;
             }
             if !self.traffic_becomes(name, canaries(expected)).await {
                 println!("the traffic did not follow within {FOLLOWS_WITHIN:?}");

@@ -166,7 +166,13 @@ pub struct ProofOptions {
 #[derive(Clone, Debug, Args)]
 pub struct FleetOptions {
     /// Ask these agents (http://HOST:PORT,…), not those that the store leads to
-    #[arg(long, value_name = "URL,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "URL,…",
+        value_delimiter = ',',
+        env = "HAPLANE_AGENTS",
+        hide_env_values = true
+    )]
     pub agents: Vec<AgentAddress>,
     /// Take known rows from this haproxy.cfg or folder too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]

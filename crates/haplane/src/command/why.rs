@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use crate::cli::WhyOptions;
+use crate::command::names;
 use crate::command::show::{ShownKey, shown_keys};
 use crate::failure::Failure;
 use crate::fleet::Node;
@@ -170,7 +171,19 @@ fn unknown(row: &Key, knowledge: &Knowledge) -> Failure {
     if !knowledge.known.rows_are_known {
         return TargetError::NobodyToAsk(row.to_string()).into();
     }
-    let names = knowledge.known.rows.keys().map(Key::as_str);
+    let rows = &knowledge.known.rows;
+    let asking: Vec<&Key> = rows
+        .iter()
+        .filter(|(_, keys)| keys.contains(row))
+        .map(|(name, _)| name)
+        .collect();
+    if !asking.is_empty() {
+        return Failure::refused(format!(
+            "{row} is a group, not a row; the rows that ask for it: {}",
+            names(asking.into_iter())
+        ));
+    }
+    let names = rows.keys().map(Key::as_str);
     let near = haplane_core::nearest::nearest(row.as_str(), names);
     let advice = if near.is_empty() {
         String::new()

@@ -15,6 +15,7 @@ mod checkout;
 #[allow(dead_code, reason = "shared with the tests of the commands")]
 #[path = "../it/command.rs"]
 mod command;
+mod demo;
 mod documents;
 mod fleet_page;
 mod heartbeat;
