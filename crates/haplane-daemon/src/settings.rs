@@ -106,7 +106,10 @@ impl Settings {
     ) -> Option<Self> {
         let root = document.root();
         let consul = ConsulSettings::from_environment(variable);
-        let store = read_store(&root, &defaults(consul.as_ref().ok())?);
+        let mut store = read_store(&root, &defaults(consul.as_ref().ok())?);
+        if let (Some(store), Ok(variables)) = (&mut store, &consul) {
+            whose_token(store, variables);
+        }
         // A directory needs nothing of Consul's: a broken variable of its own stops nobody else.
         if let (Some(Location::Consul(_)), Err(error)) =
             (store.as_ref().map(|s| &s.location), consul)
@@ -151,6 +154,14 @@ fn defaults(consul: Option<&ConsulSettings>) -> Option<StoreSettings> {
         state_prefix: prefix_of(&format!("{DEFAULT_PREFIX}/state")).ok()?,
         log_prefix: prefix_of(&format!("{DEFAULT_PREFIX}/log")).ok()?,
     })
+}
+
+/// Whoever brings a token of their own means it, also where the file names the agent's. A token file
+/// of `[env.NAME.consul]` stays: it is another store's.
+fn whose_token(store: &mut StoreSettings, variables: &ConsulSettings) {
+    if variables.token != TokenSettings::None {
+        store.consul.token = variables.token.clone();
+    }
 }
 
 /// Reads the store's keys of a section; what is not given there is as in `base`.

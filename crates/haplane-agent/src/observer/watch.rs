@@ -31,6 +31,7 @@ const QUICK_FOR: Duration = Duration::from_secs(15);
 /// Between two readings of the numbers.
 const NUMBERS_EVERY: Duration = Duration::from_secs(10);
 /// And after a change of an admin state, and while rows drain: somebody waits for the last session.
+/// And when we have just started: HAProxy still says of every row that nobody answers.
 const NUMBERS_QUICKLY: Duration = Duration::from_secs(2);
 /// For how long after a change of the store. Who drains longer than that can wait ten seconds, too.
 const DRAIN_FOR: Duration = Duration::from_mins(10);
@@ -66,6 +67,7 @@ struct Timing {
     numbers: Instant,
     quick_until: Instant,
     drains_until: Instant,
+    started_until: Instant,
 }
 
 impl HaproxyWatch {
@@ -78,6 +80,7 @@ impl HaproxyWatch {
                 numbers: now,
                 quick_until: now,
                 drains_until: now,
+                started_until: now + QUICK_FOR,
             };
             loop {
                 self.turn(&mut timing).await;
@@ -186,7 +189,8 @@ impl HaproxyWatch {
             memories,
         };
         let somebody_waits = sighting.drains(&asked) && Instant::now() < timing.drains_until;
-        if somebody_waits || sighting.outruns_numbers() {
+        let has_just_started = Instant::now() < timing.started_until;
+        if somebody_waits || has_just_started || sighting.outruns_numbers() {
             timing.numbers = timing.numbers.min(Instant::now() + NUMBERS_QUICKLY);
         }
         self.board.note(self.index, |known| {

@@ -1,3 +1,5 @@
+use haplane_store::consul::TokenSettings;
+
 use super::*;
 use crate::settings::Settings;
 
@@ -67,6 +69,28 @@ fn a_value_from_outside_wins_and_its_errors_name_where_it_came_from() {
     assert_eq!(settings.unwrap().agent.listen.port(), 2);
     let (_, report) = read(file, vec![given("nowhere")]);
     insta::assert_snapshot!(report);
+}
+
+#[test]
+fn a_token_from_outside_wins_except_over_that_of_another_environment() {
+    let text = r#"
+store = "consul:http://127.0.0.1:8500"
+[consul]
+token_file = "/etc/haplane/token"
+[env.gprd.consul]
+token_file = "/etc/haplane/gprd"
+[env.gstg]
+"#;
+    let document = Document::parse("haplane.toml", text, Vec::new());
+    let variable = |name: &str| (name == "CONSUL_HTTP_TOKEN_FILE").then(|| "/mine".to_owned());
+    let settings = Settings::read(&document, variable).unwrap();
+    let file = |path: &str| TokenSettings::File(path.into());
+    assert_eq!(settings.store.consul.token, file("/mine"));
+    let of = |name: &str| settings.environments[name].store.consul.token.clone();
+    assert_eq!(
+        (of("gprd"), of("gstg")),
+        (file("/etc/haplane/gprd"), file("/mine"))
+    );
 }
 
 #[test]

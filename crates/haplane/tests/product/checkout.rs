@@ -50,3 +50,15 @@ pub(crate) fn metric_names(text: &str) -> std::collections::BTreeSet<String> {
         .map(str::to_owned)
         .collect()
 }
+
+/// The block of code of a page that begins with these words.
+#[track_caller]
+pub(crate) fn block(page: &str, beginning: &str) -> String {
+    page.split("```")
+        .skip(1)
+        .step_by(2)
+        .filter_map(|block| Some(block.split_once('\n')?.1))
+        .find(|block| block.starts_with(beginning))
+        .unwrap_or_else(|| panic!("no block begins with {beginning:?}"))
+        .to_owned()
+}

@@ -20,6 +20,7 @@ mod documents;
 mod fleet_page;
 mod heartbeat;
 mod kubernetes;
+mod machine;
 mod node_page;
 mod packages;
 mod policies;

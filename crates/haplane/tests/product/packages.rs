@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use haplane_testkit::ports::Port;
-use tempfile::TempDir;
-
 use crate::checkout::{path, succeed};
+use crate::machine::Machine;
 
-fn package(version: &str, folder: &Path) -> PathBuf {
+/// Packs the program under test.
+pub(crate) fn package(version: &str, folder: &Path) -> PathBuf {
     let said = succeed(
         Command::new(path("scripts/package"))
             .args(["deb", env!("CARGO_BIN_EXE_haplane")])
@@ -19,15 +18,11 @@ fn package(version: &str, folder: &Path) -> PathBuf {
     said.trim().into()
 }
 
-/// On this very machine, but seen through a layer that is thrown away: dpkg, its database, users
-/// and folders are the real ones.
 #[test]
 fn the_package_installs_upgrades_is_removed_and_purged() {
-    let folder = TempDir::new().unwrap();
-    let (first, second) = (
-        package("1.0.0", folder.path()),
-        package("1.0.1", folder.path()),
-    );
+    let machine = Machine::new();
+    let first = package("1.0.0", machine.given());
+    let second = package("1.0.1", machine.given());
     let listed = succeed(Command::new("dpkg-deb").arg("--contents").arg(&first));
     for file in [
         "./usr/lib/systemd/system/haplane-agent.service",
@@ -45,14 +40,7 @@ fn the_package_installs_upgrades_is_removed_and_purged() {
         "{listed}"
     );
 
-    let layer = TempDir::new().unwrap();
-    let (checks, http) = (Port::reserve(), Port::reserve());
-    succeed(
-        Command::new("unshare")
-            .args(["--mount", "--pid", "--fork", "sh", "-eu"])
-            .arg(path("crates/haplane/tests/product/package_life.sh"))
-            .arg(layer.path())
-            .args([first, second])
-            .args([checks.address().to_string(), http.address().to_string()]),
-    );
+    std::fs::rename(first, machine.given().join("first.deb")).unwrap();
+    std::fs::rename(second, machine.given().join("second.deb")).unwrap();
+    machine.run("package_life.sh");
 }

@@ -1,8 +1,10 @@
-//! The systemd units, as systemd itself judges them.
+//! The systemd units, as systemd itself judges and runs them.
 
 use std::process::Command;
 
-use crate::checkout::{files, path, succeed, text};
+use crate::checkout::{block, files, path, succeed, text};
+use crate::machine::Machine;
+use crate::packages::package;
 
 /// The exposure that a unit may have at most; 0 is none, 10 is all.
 const EXPOSURE: f64 = 1.5;
@@ -65,4 +67,35 @@ fn every_unit_starts_a_command_that_there_is() {
             .unwrap_or_else(|| panic!("{unit} starts something else"));
         succeed(Command::new(env!("CARGO_BIN_EXE_haplane")).args([started, "--help"]));
     }
+}
+
+/// Consul, HAProxy with the drop-in that seeds it, agent, synchroniser and heartbeat, shut in as shipped
+/// and with the documented tokens.
+#[test]
+fn a_whole_site_runs_under_its_units() {
+    let machine = Machine::new();
+    let built = package("1.0.0", machine.given());
+    std::fs::rename(built, machine.given().join("haplane.deb")).unwrap();
+    let credential = block(
+        &text("docs/alerts.md"),
+        "# systemctl edit haplane-heartbeat\n",
+    );
+    std::fs::write(machine.given().join("heartbeat.conf"), credential).unwrap();
+    machine.run("site.sh");
+}
+
+#[test]
+fn the_drop_in_that_is_documented_is_the_one_that_is_shipped() {
+    let shipped = text("packaging/systemd/haproxy.service.d/haplane-seed.conf");
+    let (_, service) = shipped.split_once("[Service]").unwrap();
+    let documented = block(
+        &text("docs/reload.md"),
+        "# /etc/systemd/system/haproxy.service.d/haplane-seed.conf\n",
+    );
+    let directives = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with("Exec"));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(directives(&documented), directives(service));
+    assert!(!directives(service).is_empty());
 }
