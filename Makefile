@@ -18,7 +18,7 @@ demo: system ## Two HAProxy, two agents, four origins and traffic to drain; DEMO
 
 test: system peers tools checkers lint ## Everything that has to hold, with real HAProxy and real Consul
 	cargo test --quiet --manifest-path fuzz/Cargo.toml
-	cargo nextest run --locked -p haplane-daemon --features cpu-profile profiles
+	cargo nextest run --locked -p haplane -p haplane-daemon --features cpu-profile,heap-profile --lib --test product profiles
 	cargo nextest run --locked --workspace
 
 lint: system ## Formatting and clippy, warnings are errors
@@ -29,7 +29,7 @@ dist: system ## Build what is released into dist/, and try it: .deb, tar.gz, con
 	@scripts/dist
 
 profiled: system ## Build haplane with profiles (target/profiled/release/haplane)
-	RUSTFLAGS="-C force-frame-pointers=yes" JEMALLOC_SYS_WITH_MALLOC_CONF="prof:true,prof_active:false" \
+	CARGO_PROFILE_RELEASE_DEBUG=limited \
 		cargo build --locked --release --target-dir target/profiled --bin haplane --features cpu-profile,heap-profile
 
 fmt: ## Format the code

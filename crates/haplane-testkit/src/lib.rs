@@ -16,6 +16,7 @@
 //! | certificates for HTTPS | [`authority::Authority`] |
 //! | a loopback port that no other test has | [`ports::Port::reserve`] |
 //! | to look at a page as a person does | [`browser::Browser::start`] |
+//! | to read a profile, with names | [`pprof::Profile::decode`] |
 //! | to wait for a condition | [`eventually::eventually`], [`eventually::throughout`] |
 //! | any other program, ended with its test | [`process::Process`] |
 
@@ -40,6 +41,7 @@ mod listening;
 pub mod origin;
 pub mod peers;
 pub mod ports;
+pub mod pprof;
 pub mod process;
 pub mod records;
 pub mod traffic;

@@ -1,9 +1,12 @@
-//! Processor time, sampled by a timer. Frames are found by frame pointers and left as addresses:
-//! looking names up inside the process would cost it 100 MB and more, and `pprof` does it outside.
+//! Processor time, sampled by a timer. Frames are found by the unwinding tables of the program and
+//! left as addresses: looking names up inside the process would cost it 100 MB and more, and `pprof`
+//! does it outside.
 
+use std::sync::Once;
 use std::time::{Duration, SystemTime};
 
-use pprof::ProfilerGuardBuilder;
+use nix::sys::signal::{Signal, raise};
+use pprof::{ProfilerGuard, ProfilerGuardBuilder};
 
 use super::encode::{Profile, Sample};
 use super::mappings;
@@ -13,17 +16,16 @@ const FREQUENCY: i32 = 99;
 
 /// Takes a profile.
 pub(super) async fn profile(lasting: Duration) -> Result<Vec<u8>, pprof::Error> {
+    prepare()?;
     let start = SystemTime::now();
-    let guard = ProfilerGuardBuilder::default()
-        .frequency(FREQUENCY)
-        .build()?;
+    let guard = sample(FREQUENCY)?;
     tokio::time::sleep(lasting).await;
     let report = guard.report().build_unresolved()?;
     let samples = report
         .data
         .iter()
         .map(|(frames, count)| Sample {
-            addresses: frames.frames.iter().map(|frame| frame.ip as u64).collect(),
+            addresses: addresses(frames.frames.iter().map(|frame| frame.ip as u64)),
             count: i64::try_from(*count).unwrap_or(i64::MAX),
         })
         .collect();
@@ -36,4 +38,34 @@ pub(super) async fn profile(lasting: Duration) -> Result<Vec<u8>, pprof::Error> 
         period: Duration::from_secs(1) / FREQUENCY.unsigned_abs(),
     }
     .encode())
+}
+
+/// Samples until the guard is dropped. A thread that is just unwinding is left alone: it holds a lock
+/// that the signal's handler takes too.
+fn sample(frequency: i32) -> Result<ProfilerGuard<'static>, pprof::Error> {
+    ProfilerGuardBuilder::default()
+        .frequency(frequency)
+        .blocklist(&["libgcc"])
+        .build()
+}
+
+/// The handler of the first signal reads the unwinding tables, for which it allocates memory: a thread
+/// that was interrupted while it did just that would wait for itself for ever. So the first signal is
+/// this one, which interrupts nothing; the timer's would come after a second of processor time.
+fn prepare() -> Result<(), pprof::Error> {
+    static PREPARED: Once = Once::new();
+    let guard = sample(1)?;
+    PREPARED.call_once(|| {
+        raise(Signal::SIGPROF).ok();
+    });
+    drop(guard);
+    Ok(())
+}
+
+/// Innermost first. Of the others the return address is known, and the call is what stands before it.
+fn addresses(stack: impl Iterator<Item = u64>) -> Vec<u64> {
+    stack
+        .enumerate()
+        .map(|(depth, address)| address.saturating_sub(u64::from(depth > 0)))
+        .collect()
 }

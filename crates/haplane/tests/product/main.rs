@@ -24,4 +24,6 @@ mod machine;
 mod node_page;
 mod packages;
 mod policies;
+#[cfg(all(feature = "cpu-profile", feature = "heap-profile"))]
+mod profiles;
 mod units;
