@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use haplane_core::slots::flap::{Flap, Flaps};
 use haplane_core::slots::forecast::Trend;
-use haplane_core::slots::hold::{ConfirmError, Guard, Held};
+use haplane_core::slots::hold::{ConfirmError, Guard, Held, HeldReason};
 use haplane_core::slots::{Endpoint, Instance, InstanceId, Moment, Wanted, without_duplicates};
 use tokio::sync::watch;
 
@@ -263,13 +263,20 @@ impl Pool {
         match (before, after) {
             (Some(before), Some(after))
                 if (before.reason, before.has) == (after.reason, after.has) => {}
+            (_, Some(held)) if held.reason == HeldReason::Failed => tracing::warn!(
+                pool = name,
+                source = %self.settings.source,
+                reason = held.reason.as_str(),
+                had = held.had,
+                "the source cannot be read, its last list stays: {}",
+                held.detail
+            ),
             (_, Some(held)) => tracing::warn!(
                 pool = name,
                 source = %self.settings.source,
                 reason = held.reason.as_str(),
                 had = held.had,
                 has = held.has,
-                detail = held.detail,
                 "the list is held: nothing is removed; if it is right, run `haplane sync confirm {name}`"
             ),
             (Some(held), None) => tracing::info!(

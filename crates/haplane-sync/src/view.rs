@@ -120,7 +120,7 @@ fn slot_view(board: &Board, pool: &Pool, slot: &SlotView) -> Value {
         "address": slot.observed.endpoint.map(|endpoint| endpoint.to_string()),
         "state": slot.stage.as_str(),
         "since": wall(board, slot.since),
-        "why": slot.history.iter().rev().find_map(|transition| transition.reason).map(|reason| reason.to_string()),
+        "why": slot.history.iter().rev().find_map(Transition::why),
         "admin": slot.observed.admin.as_str(),
         "health": health,
         "weight": slot.observed.weight,
@@ -152,7 +152,7 @@ fn transition_view(board: &Board, transition: &Transition) -> Value {
         "at": wall(board, transition.at),
         "state": transition.stage.as_str(),
         "instance": transition.instance.as_ref().map(ToString::to_string),
-        "why": transition.reason.map(|reason| reason.to_string()),
+        "why": transition.why(),
     })
 }
 

@@ -33,16 +33,21 @@ impl Output {
     }
 
     /// Whether a person can be asked something.
-    pub fn can_ask(&self) -> bool {
+    fn can_ask(&self) -> bool {
         !self.json && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
     /// Asks for a yes.
-    pub fn confirm(&self, question: &str) -> bool {
+    fn confirm(question: &str) -> bool {
         Self::stderr(&format!("{question} [y/N] "));
         let mut answer = String::new();
         let read = io::stdin().read_line(&mut answer);
         read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    }
+
+    /// Whether somebody agrees: `--yes`, or a person who is asked. Where nobody can be asked, nobody does.
+    pub fn is_agreed(&self, yes: bool, question: &str) -> bool {
+        yes || (self.can_ask() && Self::confirm(question))
     }
 
     /// Says something beside the data.

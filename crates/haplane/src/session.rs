@@ -104,7 +104,7 @@ impl Session {
         else {
             return Ok(());
         };
-        if yes || (self.output.can_ask() && self.output.confirm(&format!("{what} in {name}?"))) {
+        if self.output.is_agreed(yes, &format!("{what} in {name}?")) {
             return Ok(());
         }
         Err(Failure::refused(format!(

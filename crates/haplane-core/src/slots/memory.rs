@@ -88,6 +88,20 @@ pub struct Transition {
     pub reason: Option<Reason>,
 }
 
+impl Transition {
+    /// What was done to the slot and why, as one tells it afterwards; none when nothing was.
+    pub fn why(&self) -> Option<String> {
+        let done = match self.stage {
+            Stage::Filling => "filled",
+            Stage::Active => "told again",
+            Stage::Draining => "taken out",
+            Stage::Unknown | Stage::Free | Stage::Idle => "changed",
+        };
+        let reason = self.reason?;
+        Some(format!("{done} because {}", reason.past()))
+    }
+}
+
 /// How many transitions of a slot are kept.
 const HISTORY: usize = 8;
 

@@ -54,6 +54,27 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// Why a step was taken, told afterwards: the end of "filled because …".
+    pub const fn past(self) -> &'static str {
+        match self {
+            Self::Joined => "discovery listed it and it had no slot",
+            Self::Left => "discovery no longer listed it",
+            Self::NotDiscovered => "discovery did not list this address",
+            Self::Duplicate => "another slot already served this address",
+            Self::Unfamiliar => "this HAProxy process had to be told again what the slot sends",
+            Self::Unconfirmed => "the earlier attempt was not acknowledged",
+            Self::WordsChanged => "its id, groups or weight had changed",
+            Self::ByHand => "somebody had changed the slot by hand",
+            Self::OpenedAgain => "a late answer of the agent had opened it again",
+            Self::GaveWay => "the list was held, HAProxy found it down, and its slot was needed",
+            Self::Prepared => "its address was read back",
+            Self::GraceOver => "its sessions outlived the drain grace",
+            Self::Unused => "it held no instance any more",
+        }
+    }
+}
+
 /// A sentence's end: "because …".
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,6 @@
 //! `haplane slots`: what the running synchroniser says of every slot.
 
+use haplane_core::slots::hold::HeldReason;
 use haplane_daemon::Settings;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -106,11 +107,8 @@ fn about(pool: &Value, now: Timestamp) -> Vec<String> {
     let held = &pool["held"];
     if !held.is_null() {
         lines.push(format!(
-            "{BAD}{name}: held ({}) for {}: the list had {} instances and has {}; haplane sync confirm {name}{BAD:#}",
-            text(held, "reason"),
-            ago(held, "since", now).trim_end_matches(" ago"),
-            held["had"],
-            held["has"]
+            "{BAD}{name}: {}{BAD:#}",
+            about_held(held, name, now)
         ));
     }
     for line in list(pool, "refused") {
@@ -152,6 +150,30 @@ fn about(pool: &Value, now: Timestamp) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A failed read is no list that anybody could confirm: its cause is what helps.
+fn about_held(held: &Value, pool: &str, now: Timestamp) -> String {
+    let reason = text(held, "reason");
+    let since = ago(held, "since", now);
+    let time = since.trim_end_matches(" ago");
+    let (had, has) = (&held["had"], &held["has"]);
+    let numbers = format!("held ({reason}) for {time}: the list had {had} instances and has {has}");
+    if reason == HeldReason::Failed.as_str() {
+        let cause = text(held, "detail");
+        format!(
+            "held ({reason}) for {time}: the source cannot be read, {had} instances stay: {cause}"
+        )
+    } else if held["until"].is_null() {
+        format!("{numbers}; if that is right: haplane sync confirm {pool}")
+    } else {
+        let left = times::between(now, until(held).unwrap_or(now));
+        format!("{numbers}; it is accepted in {left}, or at once by haplane sync confirm {pool}")
+    }
+}
+
+fn until(held: &Value) -> Option<Timestamp> {
+    held["until"].as_str()?.parse().ok()
 }
 
 fn each<'a>(pools: &'a [Value], key: &'a str) -> impl Iterator<Item = (&'a Value, &'a Value)> {

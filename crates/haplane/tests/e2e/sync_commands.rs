@@ -211,7 +211,8 @@ async fn the_daemon_its_slots_and_a_confirmation() {
     );
     let table = stage.run(&["slots", "web-a", "--history"]).exits(0).stdout;
     assert!(
-        table.contains("discovery lists it and it has no slot") && table.contains("filling"),
+        table.contains("filled because discovery listed it and it had no slot")
+            && table.contains("filling"),
         "{table}"
     );
     stage.run(&["slots", "nobody"]).exits(3);
@@ -232,8 +233,24 @@ async fn the_daemon_its_slots_and_a_confirmation() {
         }
     })
     .await;
+    // Nobody can be asked here, and nobody said yes.
+    for words in [
+        &["sync", "confirm", "web-a"][..],
+        &["sync", "confirm", "web-a", "--json"],
+    ] {
+        let refused = stage.run(words).exits(3);
+        let said =
+            "had 3 instances and has 1 (shrunken): not confirmed; --yes confirms in a pipeline";
+        assert!(refused.stderr.contains(said), "{refused:?}");
+    }
+    let held = stage.run(&["slots"]).exits(0).stdout;
+    assert!(
+        held.contains("or at once by haplane sync confirm web-a"),
+        "{held}"
+    );
+
     let confirmed = stage
-        .run(&["sync", "confirm", "web-a", "--json"])
+        .run(&["sync", "confirm", "web-a", "--yes", "--json"])
         .exits(0)
         .json();
     assert_eq!(confirmed["confirmed"], json!({ "had": 3, "has": 1 }));
@@ -246,6 +263,28 @@ async fn the_daemon_its_slots_and_a_confirmation() {
         if there == 1 { Ok(()) } else { Err(there) }
     })
     .await;
+
+    // What cannot be read is no list: its cause is told, and nothing that nobody could confirm.
+    stage.list("no instance\n");
+    let cause = format!("{}: no line of it is an instance", stage.hosts().display());
+    eventually("the cause is told", PATIENCE, || async {
+        let run = stage.run(&["slots"]);
+        let told = run.stdout.contains("held (failed)") && run.stdout.contains(&cause);
+        if told && !run.stdout.contains("confirm") {
+            Ok(())
+        } else {
+            Err(run)
+        }
+    })
+    .await;
+    let refused = stage.run(&["sync", "confirm", "web-a", "--yes"]).exits(3);
+    assert!(refused.stderr.contains(&cause), "{refused:?}");
+    let log = std::fs::read_to_string(stage.dir.path().join("sync.log")).unwrap();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(&cause)).collect();
+    assert!(
+        !lines.is_empty() && lines.iter().all(|line| !line.contains("sync confirm")),
+        "{log}"
+    );
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! `haplane sync confirm`: an operator accepts a change that is held, having seen its numbers.
 
+use haplane_core::slots::hold::HeldReason;
 use haplane_sync::SyncSettings;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -42,11 +43,17 @@ pub(super) async fn run(
         held["has"].as_u64().unwrap_or_default(),
     );
     let reason = held["reason"].as_str().unwrap_or_default();
+    if reason == HeldReason::Failed.as_str() {
+        let cause = held["detail"].as_str().unwrap_or_default();
+        return Err(Failure::refused(format!(
+            "{name}: the source cannot be read, there is no list to confirm: {cause}"
+        )));
+    }
     let question =
         format!("{name}: the list had {had} instances and has {has} ({reason}). Accept it?");
-    if !options.yes && output.can_ask() && !output.confirm(&question) {
+    if !output.is_agreed(options.yes, &question) {
         return Err(Failure::refused(format!(
-            "{name}: not confirmed, nothing is removed"
+            "{name}: the list had {had} instances and has {has} ({reason}): not confirmed; --yes confirms in a pipeline"
         )));
     }
     let wish = json!({ "pool": name, "has": has });
