@@ -61,6 +61,8 @@ rules! {
         "The state file remembers who was disabled, and its memory wins where the configuration did not change.";
     StateFileWeight, "state-file-weight", Warning,
         "A weight set at run time comes back after a reload as long as the configured weight is the same.";
+    StateFileCheckStuck, "state-file-check-stuck", Error,
+        "With the check status 0 no health check of the server has a result any more: it stays up when its origin dies, and an HTTP check can crash HAProxy.";
     StateFileDropped, "state-file-dropped", Error,
         "HAProxy drops a damaged state file, or refuses a row, with a warning in its log and starts all the same: every drain in it is lost.";
     StateFileInUse, "state-file-in-use", Warning,

@@ -117,6 +117,19 @@ fn compare(row: Row<'_>, key: &RowKey, shown: &ServerRow, findings: &mut Finding
             fix,
         );
     }
+    if shown.check_status == 0 && shown.check.is_enabled() {
+        let message = format!(
+            "the health check of {key} has no result in the running process: a state file gave it the status 0"
+        );
+        let fix = "write a new state file with `haplane seed`, or load none, and reload";
+        findings.add(
+            Rule::StateFileCheckStuck,
+            Place::Config(row.server.span),
+            Some(key.clone()),
+            message,
+            fix,
+        );
+    }
     if shown.agent.is_switched_off() {
         let message = format!("the agent check of {key} is switched off in the running process");
         let fix = format!("`enable agent {key}` on the admin socket");

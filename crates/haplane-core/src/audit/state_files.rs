@@ -2,7 +2,7 @@
 
 use haplane_haproxy::cfg::{Address, Row, Severity, StateSource};
 use haplane_haproxy::forecast::{ForecastRow, Source, StartAddress};
-use haplane_haproxy::server_state::{AdminBits, Fate, OpState, StateFile};
+use haplane_haproxy::server_state::{AdminBits, Fate, FileValues, OpState, StateFile};
 
 use super::{Findings, Looked, Place, Rule};
 
@@ -101,6 +101,7 @@ impl About<'_> {
         }
         self.agent(findings);
         self.check_port(findings);
+        self.check_stuck(findings);
         self.weight(findings);
         self.disabled(findings);
     }
@@ -146,12 +147,26 @@ impl About<'_> {
         self.add(Rule::StateFilePort, findings, message, FIX);
     }
 
+    /// What the file says of the row.
+    fn values(&self) -> Option<&FileValues> {
+        let file = self.looked.subject.files.for_row(self.row)?;
+        file.find(&self.forecast.row)?.values.as_ref().ok()
+    }
+
+    fn check_stuck(&self, findings: &mut Findings) {
+        let is_stuck = self.values().is_some_and(|values| values.check_status == 0);
+        if is_stuck && self.row.server.settings.check.enabled.value {
+            let message = format!(
+                "the health check of {} will never have a result: its check status is 0 in {}",
+                self.forecast.row,
+                self.origin()
+            );
+            self.add(Rule::StateFileCheckStuck, findings, message, FIX);
+        }
+    }
+
     fn address(&self, findings: &mut Findings) {
-        let file = self.looked.subject.files.for_row(self.row);
-        let values = file
-            .and_then(|file| file.find(&self.forecast.row))
-            .and_then(|row| row.values.as_ref().ok());
-        let Some(remembered) = values.and_then(|values| values.address.as_deref()) else {
+        let Some(remembered) = self.values().and_then(|values| values.address.as_deref()) else {
             return;
         };
         match (&self.row.server.address, &self.forecast.address.value) {

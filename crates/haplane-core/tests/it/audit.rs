@@ -406,6 +406,12 @@ const IN_A_STATE_FILE: &[Case] = &[
         (9, 12),
     ),
     case(
+        Rule::StateFileCheckStuck,
+        ("10 10 1 1 0 2 6 22", "10 10 1 0 0 2 6 22"),
+        "the health check of web/e will never have a result",
+        (9, 12),
+    ),
+    case(
         Rule::AgentDisabled,
         ("0 2 6 22", "0 2 6 18"),
         "will stay switched off",

@@ -87,6 +87,8 @@ pub struct FileValues {
     pub uweight: u16,
     /// `srv_iweight`.
     pub iweight: u16,
+    /// `srv_check_status`, HAProxy's number of the last check's result; 0 is "unknown", 1 is "never checked".
+    pub check_status: i64,
     /// `srv_check_state`.
     pub check: CheckBits,
     /// `srv_agent_state`.
@@ -298,6 +300,7 @@ impl Fields<'_> {
             admin: kept,
             uweight: self.small(7, "srv_uweight", 256)?,
             iweight: self.small(8, "srv_iweight", 256)?,
+            check_status: self.in_range(10, "srv_check_status", i64::MIN..=LARGEST_CHECK_STATUS)?,
             check: self.bits(13, "srv_check_state")?,
             agent: self.bits(14, "srv_agent_state")?,
             fqdn: self.unless(17, "-").filter(|name| !name.starts_with('-')),
@@ -312,7 +315,6 @@ impl Fields<'_> {
             agent_port: self.unless(24, "0"),
         };
         self.in_range(9, "srv_time_since_last_change", i64::MIN..=i64::MAX)?;
-        self.in_range(10, "srv_check_status", i64::MIN..=LARGEST_CHECK_STATUS)?;
         self.in_range(11, "srv_check_result", 0..=4)?;
         self.in_range(12, "srv_check_health", i64::MIN..=i64::MAX)?;
         self.in_range(15, "bk_f_forced_id", 0..=1)?;

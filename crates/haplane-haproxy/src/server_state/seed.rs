@@ -9,6 +9,10 @@ use super::{HEADER, SEED_MARK};
 use crate::admin_state::AdminState;
 use crate::names::RowKey;
 
+/// `srv_check_status` of a server that was never checked. With 0, "unknown", no check of the server ever has a result:
+/// it stays up when its origin dies, and an HTTP check can crash HAProxy (2.6 and 2.8).
+const NEVER_CHECKED: u8 = 1;
+
 /// One row of a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeedRow {
@@ -37,7 +41,7 @@ pub fn write(rows: &[SeedRow], note: &str) -> String {
         // Running, no check result yet, check and agent configured and enabled: as a server without a row starts.
         let written = writeln!(
             text,
-            "0 {} 0 {} - 2 {admin} {} {} 0 0 0 0 6 22 0 0 - {} -",
+            "0 {} 0 {} - 2 {admin} {} {} 0 {NEVER_CHECKED} 0 0 6 22 0 0 - {} -",
             row.row.backend, row.row.server, row.weight, row.configured_weight, row.port
         );
         debug_assert!(written.is_ok(), "a String takes every text");

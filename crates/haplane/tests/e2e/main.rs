@@ -38,5 +38,6 @@ mod observer_verdicts;
 mod proof;
 mod relay;
 mod seed;
+mod seed_checks;
 mod sync_commands;
 mod sync_with_agent;
