@@ -8,6 +8,14 @@ use crate::failure::Failure;
 /// The variable by which a shell's script asks for completions.
 pub const VARIABLE: &str = "HAPLANE_COMPLETE";
 
+/// In a folder of `fpath` the script is run at the first Tab, as the completing function itself: only
+/// to define the function would leave that Tab without an answer.
+const ZSH_FIRST_TIME: &str = r#"
+if [ "${funcstack[1]-}" = _haplane ]; then
+    _clap_dynamic_completer_haplane "$@"
+fi
+"#;
+
 /// The script of one shell.
 pub fn script(shell: &str) -> Result<String, Failure> {
     let shells = Shells::builtins();
@@ -22,5 +30,8 @@ pub fn script(shell: &str) -> Result<String, Failure> {
     completer
         .write_registration(VARIABLE, "haplane", "haplane", "haplane", &mut script)
         .map_err(|error| Failure::new(Exit::Unexpected, error.to_string()))?;
+    if shell == "zsh" {
+        script.extend_from_slice(ZSH_FIRST_TIME.as_bytes());
+    }
     String::from_utf8(script).map_err(|error| Failure::new(Exit::Unexpected, error.to_string()))
 }

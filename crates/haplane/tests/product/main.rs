@@ -19,6 +19,7 @@ mod demo;
 mod documents;
 mod fleet_page;
 mod heartbeat;
+mod image;
 mod kubernetes;
 mod machine;
 mod node_page;
@@ -26,4 +27,5 @@ mod packages;
 mod policies;
 #[cfg(all(feature = "cpu-profile", feature = "heap-profile"))]
 mod profiles;
+mod shells;
 mod units;

@@ -52,6 +52,7 @@ devices() {
 # Of this machine's services none is started, whatever it has enabled; and haplane was never here.
 units() {
     rm -rf "$root"/etc/systemd/system/*.wants "$root"/etc/systemd/system/*.requires
+    rm -f "$root/usr/sbin/policy-rc.d" # that of container images forbids all
     rm -rf "$root/etc/haplane" "$root/var/lib/haplane" "$root/var/lib/haplane-sync" "$root/etc/haproxy"
     cat >"$root/etc/systemd/system/script.service" <<'UNIT'
 [Unit]

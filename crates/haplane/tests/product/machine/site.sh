@@ -98,7 +98,9 @@ is 0 "$(admin_of web/b)" "web/b before any agent check"
 # --- the agent ---------------------------------------------------------------------------------
 
 systemctl start haplane-agent
-# In time, although HAProxy said of its free slots until now that nobody answers.
+in_the_fleet() { haplane status --json | grep -q '"node": *"lb-01"'; }
+within 30 in_the_fleet # Consul takes its time
+# Soon, although HAProxy said of its free slots until now that nobody answers.
 haplane wait --timeout 7s
 agent=$(property haplane-agent MainPID)
 shut_in() { # UNIT USER: what the kernel says of its process
@@ -123,7 +125,6 @@ haplane set web/b maint --wait --timeout 10s
 systemctl stop haplane-agent
 is success "$(property haplane-agent Result)" "the end of the agent"
 systemctl reload haproxy
-workers() { pgrep -P "$(property haproxy MainPID)" | wc -l; }
 seeded() { [ "$(admin_of web/b)" = 1 ] || [ "$(admin_of web/b)" = 9 ]; }
 within 10 seeded
 is 8 "$(admin_of web/a)" "web/a after a reload without an agent"

@@ -1,9 +1,14 @@
-# What the scripts that run in a machine of their own have in common.
+# What the scripts that run in a machine of their own have in common. A script that fails says what the
+# machine was doing.
+
+tell() {
+    systemctl --no-pager --lines 0 status 'ha*' consul 2>/dev/null || true
+    journalctl --boot --no-pager --lines 80 || true
+}
+trap '[ $? = 0 ] || tell' EXIT
 
 fail() {
     echo "FAILED: $*" >&2
-    systemctl --no-pager --lines 0 status 'ha*' consul 2>/dev/null || true
-    journalctl --boot --no-pager --lines 60 || true
     exit 1
 }
 
