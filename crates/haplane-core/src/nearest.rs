@@ -17,22 +17,31 @@ pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Vec
     near.into_iter().take(SHOWN).map(|(_, name)| name).collect()
 }
 
-/// Levenshtein distance: the least number of characters to insert, remove or change.
+/// How many slips lie between two words: characters to insert, remove or change, or two neighbours that changed
+/// places (optimal string alignment).
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
+    let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=to.len()).collect();
+    let mut last = None;
     for (i, a) in from.chars().enumerate() {
         let mut next = Vec::with_capacity(row.len());
         next.push(i + 1);
-        for ((&b, &diagonal), &above) in to.iter().zip(&row).zip(row.iter().skip(1)) {
-            let left = next.last().copied().unwrap_or(0);
-            next.push(
-                (diagonal + usize::from(a != b))
-                    .min(above + 1)
-                    .min(left + 1),
-            );
+        let mut left_letter = None;
+        for (j, &b) in to.iter().enumerate() {
+            let at =
+                |row: &[usize], column: usize| row.get(column).copied().unwrap_or(usize::MAX - 1);
+            let mut least = (at(&row, j) + usize::from(a != b))
+                .min(at(&row, j + 1) + 1)
+                .min(at(&next, j) + 1);
+            if last == Some(b) && left_letter == Some(a) {
+                least = least.min(at(&before, j.saturating_sub(1)) + 1);
+            }
+            next.push(least);
+            left_letter = Some(b);
         }
-        row = next;
+        before = std::mem::replace(&mut row, next);
+        last = Some(a);
     }
     row.last().copied().unwrap_or(0)
 }
@@ -56,5 +65,9 @@ mod tests {
         assert!(nearest("zzz", known).is_empty());
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("", "abc"), 3);
+        // Two letters that changed places are one slip.
+        assert_eq!(distance("stroe", "store"), 1);
+        assert_eq!(distance("ab", "ba"), 1);
+        assert_eq!(nearest("stroe", ["store", "stone"]), ["store"]);
     }
 }

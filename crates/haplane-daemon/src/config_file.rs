@@ -6,6 +6,7 @@
 pub mod given;
 mod problem;
 mod section;
+mod unknown;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -50,6 +51,7 @@ pub struct Document<'t> {
     problems: RefCell<Vec<Problem>>,
     effective: RefCell<Vec<Effective>>,
     asked: RefCell<BTreeSet<String>>,
+    unknown: RefCell<Vec<unknown::Unknown>>,
 }
 
 impl<'t> Document<'t> {
@@ -71,6 +73,7 @@ impl<'t> Document<'t> {
             problems: RefCell::new(problems),
             effective: RefCell::default(),
             asked: RefCell::default(),
+            unknown: RefCell::default(),
         }
     }
 
@@ -99,6 +102,8 @@ impl<'t> Document<'t> {
     /// Everything that is wrong, or nothing.
     pub fn finish(&self) -> Result<(), ConfigError> {
         let mut problems = self.problems.borrow().clone();
+        let asked = self.asked.borrow();
+        problems.extend(self.unknown.borrow().iter().map(|one| one.problem(&asked)));
         if problems.is_empty() {
             return Ok(());
         }

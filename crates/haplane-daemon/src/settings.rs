@@ -184,9 +184,10 @@ fn read_store(section: &Section<'_>, base: &StoreSettings) -> Option<StoreSettin
     let log = log.unwrap_or_else(|| base.log_prefix.clone());
     let state = section.or("state_prefix", state.as_str(), whole);
     let log = section.or("log_prefix", log.as_str(), whole);
+    let consul = read_consul(&section.section("consul"), &base.consul);
     let store = StoreSettings {
         location: location?,
-        consul: read_consul(&section.section("consul"), &base.consul),
+        consul,
         state_prefix: state?,
         log_prefix: log?,
     };

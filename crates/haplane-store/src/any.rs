@@ -33,6 +33,9 @@ pub enum LocationError {
          consul:unix:///PATH or dir:/PATH"
     )]
     Kind(String),
+    /// `consul://`, as if `consul` were a scheme.
+    #[error("consul:// is no store; write consul:http:{0}")]
+    Slashes(String),
     /// `consul:` and something that is no address.
     #[error(transparent)]
     Address(#[from] AddressError),
@@ -47,6 +50,14 @@ impl FromStr for Location {
     fn from_str(text: &str) -> Result<Self, LocationError> {
         match text.split_once(':') {
             None if text == "consul" => Ok(Self::Consul(None)),
+            Some(("consul", slashes)) if slashes.starts_with("//") => {
+                // What is told again has been understood: it holds no secret.
+                let address: Address = format!("http:{slashes}").parse()?;
+                let told = address.to_string();
+                Err(LocationError::Slashes(
+                    told.trim_start_matches("http:").to_owned(),
+                ))
+            }
             Some(("consul", address)) => Ok(Self::Consul(Some(address.parse()?))),
             Some(("dir", path)) if path.starts_with('/') && !path.contains('\0') => {
                 Ok(Self::Dir(path.into()))
@@ -237,5 +248,11 @@ mod tests {
         ] {
             assert!(text.parse::<Location>().is_err(), "{text:?}");
         }
+        let told = |text: &str| text.parse::<Location>().unwrap_err().to_string();
+        assert_eq!(
+            told("consul://127.0.0.1:8500"),
+            "consul:// is no store; write consul:http://127.0.0.1:8500"
+        );
+        assert!(!told("consul://me:hunter2@x:8500").contains("hunter2"));
     }
 }

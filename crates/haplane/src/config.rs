@@ -15,6 +15,8 @@ use crate::failure::Failure;
 
 /// Read when it exists and nothing else is said.
 const DEFAULT_FILE: &str = "/etc/haplane/haplane.toml";
+/// Where a problem is when no file was read.
+const NO_FILE: &str = "no configuration file (--config FILE or HAPLANE_CONFIG names one)";
 /// No configuration is larger, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -46,7 +48,7 @@ impl Source {
             None if fs::exists(DEFAULT_FILE).unwrap_or(true) => {
                 (DEFAULT_FILE.to_owned(), read_file(&DEFAULT_FILE.into())?)
             }
-            None => ("(no configuration file)".to_owned(), String::new()),
+            None => (NO_FILE.to_owned(), String::new()),
         };
         let overrides = overrides(flag, |name| env::var(name).ok());
         Ok(Self {

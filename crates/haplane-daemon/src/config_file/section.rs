@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use haplane_core::nearest::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::unknown::{self, Unknown};
 use super::{Document, Effective, Given, Place, Problem};
 
 /// One table, or the place where it would be.
@@ -41,11 +41,7 @@ impl<'d> Section<'d> {
 
     /// The full name of one of its keys.
     fn name_of(&self, key: &str) -> String {
-        if self.path.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{}.{key}", self.path)
-        }
+        unknown::named(&self.path, key)
     }
 
     /// Reads a key that has a default.
@@ -171,20 +167,12 @@ impl<'d> Section<'d> {
     pub fn finish(&self) {
         let known = self.known.borrow();
         for (key, span) in self.keys().filter(|(key, _)| !known.contains(key)) {
-            let message = format!("unknown key {}", self.name_of(&key));
-            let near = nearest(&key, known.iter().map(String::as_str));
-            let help = if key == "token" {
-                "a token is never a key of the file: put it into a file of its own, and name that \
-                 with consul.token_file"
-                    .to_owned()
-            } else if let Some(near) = near.first() {
-                format!("did you mean {near}?")
-            } else {
-                let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                format!("known here: {}", known.join(", "))
-            };
-            self.document
-                .report(Problem::new(Place::Span(span), message).help(help));
+            self.document.unknown.borrow_mut().push(Unknown {
+                table: self.path.clone(),
+                key,
+                span,
+                known: known.iter().cloned().collect(),
+            });
         }
     }
 

@@ -195,3 +195,32 @@ fn one_port_cannot_serve_both() {
         assert_eq!(read(checks, http), "", "{checks} {http}");
     }
 }
+
+#[test]
+fn an_unknown_key_is_told_where_it_belongs() {
+    for (text, help) in [
+        ("stroe = \"dir:/x\"\n", "did you mean store?"),
+        ("[agent]\npush = true\n", "push belongs to [haproxy]"),
+        ("[agent]\npsuh = true\n", "did you mean push, of [haproxy]?"),
+        (
+            "[agent]\nprefix = \"x\"\n",
+            "prefix belongs to the top of the file, before all tables",
+        ),
+        ("listen = \"x\"\n", "listen belongs to [agent] or [http]"),
+        (
+            "confirm = true\n[env.gprd]\n",
+            "confirm belongs to [env.gprd]",
+        ),
+        (
+            "[http]\nzzzzzz = 1\n",
+            "known here: allow_remote, listen, pprof",
+        ),
+    ] {
+        let (_, report) = read(text, Vec::new());
+        assert!(
+            report.contains(&format!("= help: {help}\n"))
+                || report.ends_with(&format!("= help: {help}")),
+            "{text}: {report}"
+        );
+    }
+}

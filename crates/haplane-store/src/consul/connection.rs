@@ -153,7 +153,12 @@ async fn dial(address: &Address, tls: &TlsSettings) -> Result<Connection, StoreE
             let connector = off_the_loop(move || tls::connector(&settings)).await??;
             let stream = dial_tcp(address, host, *port).await?;
             let name = tls.server_name.as_deref().unwrap_or(host);
-            Box::new(tls::handshake(&connector, name, stream).await?)
+            let plain = Address::Tcp {
+                host: host.clone(),
+                port: *port,
+                tls: false,
+            };
+            Box::new(tls::handshake(&connector, name, &plain, stream).await?)
         }
     };
     let (sender, driver) = http1::Builder::new()

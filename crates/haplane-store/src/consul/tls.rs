@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::consul::Address;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Whom to trust and how to show who we are.
@@ -60,18 +61,31 @@ pub(crate) fn connector(settings: &TlsSettings) -> Result<TlsConnector, StoreErr
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Shakes hands with the server of this name.
+/// Shakes hands with the server of this name, which may speak plain HTTP at `plain` instead.
 pub(crate) async fn handshake(
     connector: &TlsConnector,
     name: &str,
+    plain: &Address,
     stream: TcpStream,
 ) -> Result<TlsStream<TcpStream>, StoreError> {
     let server = ServerName::try_from(name.to_owned())
         .map_err(|source| wrong(&format!("{name:?} is not a name for TLS")).because(source))?;
     connector.connect(server, stream).await.map_err(|source| {
-        let what = format!("TLS with {name} failed: check ca_file, cert_file and key_file");
+        let what = if is_no_tls(&source) {
+            format!("the other side does not speak TLS: {plain}?")
+        } else {
+            format!("TLS with {name} failed: check ca_file, cert_file and key_file")
+        };
         StoreError::new(StoreErrorKind::Unreachable, what).because(source)
     })
+}
+
+/// Whether what came back is no TLS record at all: a server of plain HTTP complains in its own language.
+fn is_no_tls(error: &std::io::Error) -> bool {
+    let tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(tls, Some(rustls::Error::InvalidMessage(_)))
 }
 
 fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, StoreError> {

@@ -141,7 +141,12 @@ impl<F: FnMut(Event<'_>)> Account<F> {
         trouble.times += 1;
         let is_news = trouble.times == 1 || trouble.what != what;
         if is_news || now - trouble.told >= REPEAT_EVERY {
-            tell_trouble(what, detail, trouble.times, now - trouble.since);
+            let stays = if self.views.borrow().snapshot.is_some() {
+                "the last snapshot stays"
+            } else {
+                "and there is no snapshot yet"
+            };
+            tell_trouble(what, stays, detail, trouble.times, now - trouble.since);
             trouble.told = now;
         }
         trouble.what = what;
@@ -167,19 +172,19 @@ fn tell_arrival(snapshot: &Snapshot, arrival: Arrival, from_index: Option<u64>) 
     }
 }
 
-fn tell_trouble(what: Kind, detail: &str, times: u64, lasting: Duration) {
+fn tell_trouble(what: Kind, stays: &str, detail: &str, times: u64, lasting: Duration) {
     match what {
         Kind::Refused(reason) => tracing::warn!(
             reason = reason.as_str(),
             times,
             ?lasting,
-            "what the store says is refused, the last snapshot stays: {detail}"
+            "what the store says is refused, {stays}: {detail}"
         ),
         Kind::Failed(kind) => tracing::warn!(
             kind = kind.as_str(),
             times,
             ?lasting,
-            "the store cannot be read, the last snapshot stays: {detail}"
+            "the store cannot be read, {stays}: {detail}"
         ),
     }
 }

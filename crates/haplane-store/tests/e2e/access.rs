@@ -5,7 +5,7 @@ use std::error::Error as _;
 use haplane_core::marker;
 use haplane_store::consul::service::{HttpCheck, Registration, Which};
 use haplane_store::consul::{
-    Client, ConsulSettings, ConsulStore, Secret, TlsSettings, TokenSettings,
+    Address, Client, ConsulSettings, ConsulStore, Secret, TlsSettings, TokenSettings,
 };
 use haplane_store::{CommitError, Store as _, StoreError, StoreErrorKind, Transaction};
 use haplane_testkit::authority::Authority;
@@ -147,6 +147,15 @@ async fn https_takes_a_private_authority_and_a_client_certificate() {
             "{what}: {error}"
         );
     }
+    let plain: Address = consul.url().parse().unwrap();
+    let wrongly = store(ConsulSettings {
+        address: plain.clone().with_tls(),
+        tls: good.clone(),
+        ..ConsulSettings::default()
+    });
+    let error = wrongly.read_path(marker::PATH).await.unwrap_err();
+    let says_so = format!("the other side does not speak TLS: {plain}?");
+    assert!(error.what.contains(&says_so), "{}", error.story());
     let mixed = TlsSettings {
         key_file: Some(intruder.key.clone()),
         ..good

@@ -339,6 +339,53 @@ async fn a_stop_ends_a_read_that_is_parked() {
 
 #[test]
 fn a_trouble_is_logged_when_it_begins_once_a_minute_and_when_it_ends() {
+    let text = log_of(async {
+        let store = Scripted::default();
+        store.say([Say::These(5, DRAINED)]);
+        store.then(Say::Fail(StoreErrorKind::Unreachable, Duration::ZERO));
+        let mut watch = Loop::start(&store, true);
+        sleep(Duration::from_secs(60 * 10 + 5)).await;
+        store.then(Say::Fail(StoreErrorKind::Denied, Duration::ZERO));
+        sleep(Duration::from_secs(10)).await;
+        store.then(Say::These(5, DRAINED));
+        watch.until("the end", |view| view.failure.is_none()).await;
+    });
+    let count = |needle: &str| text.lines().filter(|line| line.contains(needle)).count();
+    assert_eq!(count("INFO"), 2, "first snapshot and recovery: {text}");
+    assert_eq!(count("well again"), 1, "{text}");
+    assert!((10..=11).contains(&count("unreachable")), "{text}");
+    assert_eq!(count("denied"), 1, "another kind is news: {text}");
+}
+
+#[test]
+fn a_last_snapshot_stays_only_where_there_is_one() {
+    let text = log_of(async {
+        let store = Scripted::default();
+        store.say([
+            Say::Fail(StoreErrorKind::Denied, Duration::ZERO),
+            Say::These(5, DRAINED),
+        ]);
+        store.then(Say::Fail(StoreErrorKind::Unreachable, Duration::ZERO));
+        let mut watch = Loop::start(&store, true);
+        let lost = |view: &View| view.snapshot.is_some() && view.failure.is_some();
+        watch.until("the store is lost", lost).await;
+    });
+    let about = |kind: &str| {
+        let line = text.lines().find(|line| line.contains(kind));
+        line.unwrap_or_else(|| panic!("{kind} in {text}"))
+    };
+    assert!(
+        about("denied").contains("and there is no snapshot yet"),
+        "{text}"
+    );
+    assert!(
+        about("unreachable").contains("the last snapshot stays"),
+        "{text}"
+    );
+}
+
+/// What is logged meanwhile.
+fn log_of(work: impl Future<Output = ()>) -> String {
     let log: Lines = Lines::default();
     let lines = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -351,23 +398,8 @@ fn a_trouble_is_logged_when_it_begins_once_a_minute_and_when_it_ends() {
         .start_paused(true)
         .build()
         .unwrap();
-    runtime.block_on(async {
-        let store = Scripted::default();
-        store.say([Say::These(5, DRAINED)]);
-        store.then(Say::Fail(StoreErrorKind::Unreachable, Duration::ZERO));
-        let mut watch = Loop::start(&store, true);
-        sleep(Duration::from_secs(60 * 10 + 5)).await;
-        store.then(Say::Fail(StoreErrorKind::Denied, Duration::ZERO));
-        sleep(Duration::from_secs(10)).await;
-        store.then(Say::These(5, DRAINED));
-        watch.until("the end", |view| view.failure.is_none()).await;
-    });
-    let text = log.text();
-    let count = |needle: &str| text.lines().filter(|line| line.contains(needle)).count();
-    assert_eq!(count("INFO"), 2, "first snapshot and recovery: {text}");
-    assert_eq!(count("well again"), 1, "{text}");
-    assert!((10..=11).contains(&count("unreachable")), "{text}");
-    assert_eq!(count("denied"), 1, "another kind is news: {text}");
+    runtime.block_on(work);
+    log.text()
 }
 
 #[derive(Clone, Default)]

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 pub fn write(folder: &Path) -> Result<Vec<String>, Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(
-            Exit::Unreachable,
+            Exit::Unexpected,
             format!("cannot write manual pages to {}: {error}", folder.display()),
         )
     };

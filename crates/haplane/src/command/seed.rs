@@ -5,6 +5,7 @@
 
 mod sources;
 
+use std::path::Path;
 use std::time::Duration;
 
 use haplane_core::seed::{Seed, States, is_loaded_by, seed, write};
@@ -144,20 +145,29 @@ fn advise(config: &Config, options: &SeedOptions, output: &Output) {
             "no backend loads a state file: add load-server-state-from-file global to the defaults",
         );
     }
-    let named = config
-        .global()
-        .server_state_file
-        .as_ref()
-        .map(|file| file.value.as_str());
-    let is_named =
-        named.is_some_and(|named| options.output.ends_with(named.trim_start_matches('/')));
-    if !is_named {
-        let path = options.output.display();
-        output.warn(&format!(
+    let path = options.output.display();
+    match config.global().server_state_file.as_ref() {
+        None => output.warn(&format!(
+            "the configuration names no server-state-file: add `server-state-file {path}` to global"
+        )),
+        Some(named) if !leads_to(&named.value, &options.output) => output.warn(&format!(
             "the configuration names {} as server-state-file, not {path}",
-            named.unwrap_or("nothing")
-        ));
+            named.value
+        )),
+        Some(_) => {}
     }
+}
+
+/// Whether a name of the configuration, which may be of another folder's root, stands for this file. Both may be
+/// relative, or lead there by links.
+fn leads_to(named: &str, file: &Path) -> bool {
+    let whole = |path: &Path| {
+        std::fs::canonicalize(path)
+            .or_else(|_| std::path::absolute(path))
+            .unwrap_or_else(|_| path.to_owned())
+    };
+    let file_is = whole(file);
+    file_is == whole(Path::new(named)) || file_is.ends_with(named.trim_start_matches('/'))
 }
 
 fn document(seed: &Seed, found: &Found, options: &SeedOptions) -> Value {

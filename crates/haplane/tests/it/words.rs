@@ -122,6 +122,59 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_is_no_peer_that_does_not_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = dir.path().join("taken");
+    std::fs::write(&taken, "a file, and no folder").unwrap();
+    let below = taken.join("seed").display().to_string();
+    let config = dir.path().join("haproxy.cfg").display().to_string();
+    std::fs::write(&config, "global\n").unwrap();
+    haplane().run(&["man", taken.to_str().unwrap()]).exits(1);
+    haplane()
+        .run(&["seed", "-f", &config, "-o", &below])
+        .exits(1);
+}
+
+#[test]
+fn a_seed_is_named_by_the_configuration_or_it_says_which_line_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let seed = dir.path().join("seed").display().to_string();
+    let config = dir.path().join("haproxy.cfg");
+    let warned = |global: &str, output: &str| {
+        std::fs::write(&config, format!("global\n{global}")).unwrap();
+        let mut command = haplane().command(&["seed", "-f", "haproxy.cfg", "-o", output]);
+        run_of(command.current_dir(dir.path()).output().unwrap()).stderr
+    };
+    let missing = warned("", "seed");
+    let line = "names no server-state-file: add `server-state-file seed` to global";
+    assert!(missing.contains(line), "{missing}");
+    let other = warned(" server-state-file /elsewhere\n", "seed");
+    assert!(
+        other.contains("names /elsewhere as server-state-file, not seed"),
+        "{other}"
+    );
+    for (named, output) in [
+        (seed.as_str(), "seed"),
+        ("seed", seed.as_str()),
+        ("seed", "./seed"),
+        (&seed, &seed),
+    ] {
+        let said = warned(&format!(" server-state-file {named}\n"), output);
+        assert!(
+            !said.contains("server-state-file"),
+            "{named} {output}: {said}"
+        );
+    }
+}
+
+#[test]
+fn without_a_configuration_it_says_how_to_name_one() {
+    let run = haplane().run(&["slots"]).exits(2);
+    let way = "no configuration file (--config FILE or HAPLANE_CONFIG names one): sync.socket";
+    assert!(run.stderr.contains(way), "{run:?}");
+}
+
+#[test]
 fn the_documented_exit_statuses_are_those_of_the_code() {
     let page = include_str!("../../../../docs/operating.md");
     for exit in haplane::exit::Exit::ALL {
