@@ -1,9 +1,11 @@
 //! The command line: what can be typed.
 
+pub mod examples;
 mod haproxy_options;
 mod help;
 mod options;
 mod serving_options;
+pub mod tips;
 
 use std::path::PathBuf;
 
@@ -109,16 +111,24 @@ pub fn command() -> clap::Command {
     // The agent is where all of them matter, so there they are shown.
     command = command.mut_subcommand("agent", |mut agent| {
         for doc in KEYS.iter().filter(|doc| !is_common(doc)) {
-            agent = agent.arg(key_flag(doc).help_heading("Configuration, as in the file"));
+            let flag = key_flag(doc).help(help::of_key_in_brief(doc));
+            agent = agent.arg(flag.help_heading(help::IN_BRIEF));
         }
         agent
     });
-    help::arrange(command)
+    help::arrange(examples::add(command.mut_subcommands(with_times)))
 }
 
-/// The same with what only a manual has room for.
-pub fn manual() -> clap::Command {
-    help::at_length(command())
+/// A negative time is a wrong time, not an unknown flag.
+fn with_times(command: clap::Command) -> clap::Command {
+    let is_time = |arg: &Arg| {
+        let names = arg.get_value_names().unwrap_or_default();
+        names.iter().any(|name| name.as_str() == "TIME")
+    };
+    command.mut_args(|arg| {
+        let is_time = is_time(&arg);
+        arg.allow_hyphen_values(is_time)
+    })
 }
 
 /// The flags that make sense for every command; the others are shown where they do.

@@ -59,9 +59,14 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
     }
     let wants_json = words.iter().any(|word| word == "--json");
     let identity = Identity::of_this_process(&words);
+    let typed: Vec<String> = words
+        .iter()
+        .map(|word| word.to_string_lossy().into())
+        .collect();
     let parsed = cli::command()
         .try_get_matches_from(words)
         .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let parsed = parsed.map_err(|error| cli::tips::improve(error, &cli::command(), &typed));
     match parsed {
         Ok((cli, matches)) => {
             let exit = carry_out(&cli, &matches, identity);
@@ -176,10 +181,9 @@ fn without_settings(cli: &Cli, output: &Output) -> Option<Exit> {
         Command::Completions(options) => {
             command::completions::script(&options.shell).map(|script| output.text(&script))
         }
-        Command::Man(options) => command::man::write(&options.folder).map(|pages| {
-            let report = Report::new(serde_json::json!({"pages": pages}));
-            output.report(&report.line(pages.join("\n")))
-        }),
+        Command::Man(options) => {
+            command::man::run(&options.folder).map(|report| output.report(&report))
+        }
         _ => return None,
     };
     Some(done.unwrap_or_else(|failure| output.failure(&failure)))

@@ -3,6 +3,7 @@
 mod table;
 
 use anstyle::{AnsiColor, Style};
+use haplane_core::key::is_unprintable;
 use serde_json::Value;
 
 pub use table::{Cell, Table};
@@ -17,6 +18,15 @@ pub const NOTABLE: Style = AnsiColor::Yellow.on_default();
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
 /// Beside the point.
 pub const FAINT: Style = Style::new().dimmed();
+
+/// What the eye looks for.
+pub const STRONG: Style = Style::new().bold();
+
+/// The text without line ends and other control characters: what a store or a peer holds never
+/// steers a terminal.
+pub fn printable(text: &str) -> String {
+    text.replace(is_unprintable, "\u{fffd}")
+}
 
 /// What a command has to say, in both forms.
 #[derive(Debug)]

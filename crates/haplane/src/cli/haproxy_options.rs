@@ -46,11 +46,11 @@ pub struct AuditOptions {
     /// Say what every row will be after a reload
     #[arg(long)]
     pub forecast: bool,
-    /// How to print
-    #[arg(long, value_enum, default_value_t = AuditFormat::Text, value_name = "FORMAT")]
+    /// text, json (as --json) or sarif, for code-scanning pages
+    #[arg(long, value_enum, hide_possible_values = true, default_value_t = AuditFormat::Text, value_name = "FORMAT")]
     pub format: AuditFormat,
-    /// Exit 6 when there is a finding at least this bad
-    #[arg(long, value_enum, default_value_t = FailOn::Warning, value_name = "SEVERITY")]
+    /// Exit 6 when there is a finding at least this bad: error, warning or note
+    #[arg(long, value_enum, hide_possible_values = true, default_value_t = FailOn::Warning, value_name = "SEVERITY")]
     pub fail_on: FailOn,
     /// The HAProxy that reads the files, e.g. 2.8.25 [default: that of --socket]
     #[arg(long, value_name = "VERSION")]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 use haplane_daemon::settings::KeyDoc;
 
+use super::examples;
 use crate::exit::Exit;
 
 /// The commands by task, in the order of a day's work.
@@ -25,14 +26,6 @@ const TASKS: [(&str, &[&str]); 5] = [
     ("Set up", &["init", "forget", "completions", "man"]),
 ];
 
-const EXAMPLES: &str = "\
-Examples:
-  haplane canary --disable --reason 'bad deploy' --wait   canary leaves rotation, proven
-  haplane drain -z us-east1-b --dry-run                   what a zone is: rows and weight
-  haplane ready web/srv1                                  one server comes back
-  haplane why web/srv1                                    who wants what of it, what it does
-";
-
 /// Gives the command its help page.
 pub(super) fn arrange(command: Command) -> Command {
     let commands = commands_by_task(&command);
@@ -41,12 +34,14 @@ pub(super) fn arrange(command: Command) -> Command {
     );
     command
         .help_template(template)
-        .after_help(format!("{EXAMPLES}Exit: {}", exit_words()))
+        .after_help(format!("{}Exit: {}", top_examples(), exit_words()))
 }
 
-/// Adds what the manual has room for.
-pub(super) fn at_length(command: Command) -> Command {
-    command.after_long_help(format!("{EXAMPLES}\nExit status:\n{}", exit_statuses()))
+/// Beside each other, where a screen is wide enough for both.
+fn top_examples() -> String {
+    let line = |(line, what): &examples::Example| format!("  {line:<55} {what}\n");
+    let lines: String = examples::TOP.iter().map(line).collect();
+    format!("Examples:\n{lines}")
 }
 
 fn commands_by_task(command: &Command) -> String {
@@ -70,16 +65,24 @@ fn exit_words() -> String {
     all.join(", ")
 }
 
-/// The exit statuses, a line each.
-fn exit_statuses() -> String {
-    let line = |exit: &Exit| format!("  {}  {}\n", exit.status(), exit.meaning());
-    Exit::ALL.iter().map(line).collect()
-}
-
 /// What a flag of the configuration is for.
 pub(super) fn of_key(doc: &KeyDoc) -> String {
     let (about, variable) = (about_key(doc.flag), doc.variable);
     format!("{about} [env: {variable}]")
+}
+
+/// Over flags whose variables go without saying.
+pub(super) const IN_BRIEF: &str =
+    "Configuration, as in the file or a variable: --http-listen is HAPLANE_HTTP_LISTEN";
+
+/// The same under [`IN_BRIEF`]: a variable is named when it cannot be told from the flag.
+pub(super) fn of_key_in_brief(doc: &KeyDoc) -> String {
+    let told = doc.flag.to_uppercase().replace('-', "_");
+    if doc.variable == format!("HAPLANE_{told}") {
+        about_key(doc.flag).to_owned()
+    } else {
+        of_key(doc)
+    }
 }
 
 fn about_key(flag: &str) -> &'static str {
@@ -89,10 +92,10 @@ fn about_key(flag: &str) -> &'static str {
         "node" => "This node's name [default: the host name]",
         "listen" => "Where HAProxy asks [default: 127.0.0.1:9777]",
         "allow-remote" => "Allow --listen on an address that other machines reach",
-        "no-require-marker" => "Accept a prefix without marker, written by other tools",
+        "no-require-marker" => "Accept a prefix without marker",
         "sync-timeout" => "How long to try for the first snapshot [default: 30s]",
-        "weights" => "restate: ready means full weight; leave: it leaves the weight alone",
-        "absent" => "Without any key, a row is ready, or is left as it is: keep",
+        "weights" => "ready means full weight, or leaves the weight alone",
+        "absent" => "What a row without any key is; keep: as it was",
         "no-register" => "Do not register in Consul",
         "max-connections" => "Most connections of HAProxy at once [default: 4096]",
         "last-good" => "Keep the last good snapshot in this file, to start from it",
@@ -154,6 +157,14 @@ mod tests {
         for doc in &KEYS {
             assert_ne!(about_key(doc.flag), about_key(""), "--{}", doc.flag);
         }
+    }
+
+    #[test]
+    fn a_flag_of_the_agent_takes_a_line() {
+        let mut command = crate::cli::command();
+        let agent = command.find_subcommand_mut("agent").unwrap();
+        let help = agent.render_help().to_string();
+        assert!(help.lines().count() <= 46, "{help}");
     }
 
     #[test]

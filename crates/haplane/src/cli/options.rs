@@ -19,7 +19,7 @@ pub struct AgentOptions {
     #[arg(long)]
     pub print_config: bool,
     /// auto (journald under systemd, else text), text, json or journald
-    #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "HAPLANE_LOG_FORMAT", hide_env_values = true, value_name = "FORMAT")]
+    #[arg(long, value_enum, hide_possible_values = true, default_value_t = LogFormat::Auto, env = "HAPLANE_LOG_FORMAT", hide_env_values = true, value_name = "FORMAT")]
     pub log_format: LogFormat,
     /// error, warn, info, debug or trace; also `info,haplane_store=debug`
     #[arg(
@@ -352,9 +352,26 @@ pub struct WaitOptions {
 /// Options of `haplane log`.
 #[derive(Debug, Args)]
 pub struct LogOptions {
+    /// Only what was written to these: a key (web/srv1, canary) or a quoted glob ('web/*')
+    #[arg(value_name = "KEY", add = ArgValueCompleter::new(names::targets))]
+    pub targets: Vec<String>,
+    /// Only what was written since this long ago: 30m, 2h, 1d
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
     /// At most this many entries, the newest first
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = count)]
     pub limit: usize,
+}
+
+impl LogOptions {
+    /// The newest entries, whatever they are about.
+    pub fn newest(limit: usize) -> Self {
+        Self {
+            targets: Vec::new(),
+            since: None,
+            limit,
+        }
+    }
 }
 
 /// Options of `haplane forget`.
@@ -385,4 +402,10 @@ pub struct ManOptions {
     /// The folder
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
+}
+
+/// At least one of something.
+fn count(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "write a whole number from 1".to_owned())
 }

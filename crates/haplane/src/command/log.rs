@@ -1,49 +1,215 @@
 //! `haplane log`: who changed what, when and why.
 
+use haplane_core::duration;
+use haplane_core::key::Key;
+use haplane_core::log::{Changed, LogEntry};
+use haplane_core::target::Target;
 use haplane_store::Store;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::cli::LogOptions;
+use crate::command::targets;
 use crate::failure::Failure;
-use crate::report::{Report, Table};
+use crate::report::{FAINT, Report, STRONG, printable};
 use crate::session::Session;
 use crate::times;
 
-/// Changes named in one line of the table.
-const CHANGES_NAMED: usize = 3;
+/// Keys named of one entry when nobody asked for any by name.
+const KEYS_NAMED: usize = 10;
 
 /// Shows the newest entries.
 pub async fn run(session: &Session, options: &LogOptions) -> Result<Report, Failure> {
+    let now = Timestamp::now();
+    let asked = Asked::understand(options, now)?;
     // An empty log and one that may not be read look the same; the marker tells.
     session.read().await?;
-    let entries = session.store.log(options.limit).await?;
-    let now = Timestamp::now();
-    let mut table = Table::new(&["WHEN", "BY", "CHANGED", "REASON", "COMMAND"]);
-    for entry in &entries {
-        let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "absent".to_owned());
-        let mut changes: Vec<String> = entry
-            .changes
-            .iter()
-            .take(CHANGES_NAMED)
-            .map(|one| format!("{}: {} -> {}", one.key, text(&one.before), text(&one.after)))
-            .collect();
-        if entry.changes.len() > CHANGES_NAMED {
-            changes.push(format!("and {} more", entry.changes.len() - CHANGES_NAMED));
-        }
-        let ticket = entry.ticket.as_ref().map(|ticket| format!("({ticket})"));
-        let reason: Vec<String> = entry.reason.iter().cloned().chain(ticket).collect();
-        table.push(vec![
-            format!("{} ago", times::between(entry.at, now)).into(),
-            format!("{}@{}", entry.by, entry.host).into(),
-            changes.join(", ").into(),
-            reason.join(" ").into(),
-            entry.command.clone().into(),
-        ]);
-    }
+    let entries = newest(&session.store, &asked, options.limit).await?;
     let report = Report::new(json!({"entries": entries}));
     if entries.is_empty() {
-        return Ok(report.line("nothing was written by a command yet"));
+        return Ok(report.line(asked.nothing()));
     }
-    Ok(report.table(table))
+    Ok(report.line(story(&entries, &asked, now)))
+}
+
+/// Which entries are wanted.
+#[derive(Debug)]
+struct Asked {
+    targets: Vec<Target>,
+    since: Option<Timestamp>,
+}
+
+impl Asked {
+    fn understand(options: &LogOptions, now: Timestamp) -> Result<Self, Failure> {
+        let wrong = |error| Failure::usage(format!("--since: {error}"));
+        let since = options.since.as_deref().map(duration::parse).transpose();
+        let since = since.map_err(wrong)?.map(|ago| {
+            let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::MAX);
+            now.checked_sub(ago).unwrap_or(Timestamp::MIN)
+        });
+        Ok(Self {
+            targets: targets(&options.targets, &[])?,
+            since,
+        })
+    }
+
+    fn is_everything(&self) -> bool {
+        self.targets.is_empty() && self.since.is_none()
+    }
+
+    fn names(&self, key: &Key) -> bool {
+        let fits = |target: &Target| match target {
+            Target::Key(one) => one == key,
+            Target::Glob(glob) => glob.matches(key.as_str()),
+            Target::Zone(_) => false,
+        };
+        self.targets.is_empty() || self.targets.iter().any(fits)
+    }
+
+    fn is_too_old(&self, entry: &LogEntry) -> bool {
+        self.since.is_some_and(|since| entry.at < since)
+    }
+
+    fn wants(&self, entry: &LogEntry) -> bool {
+        let is_named = || entry.changes.iter().any(|one| self.names(&one.key));
+        !self.is_too_old(entry) && (self.targets.is_empty() || is_named())
+    }
+
+    fn nothing(&self) -> &'static str {
+        if self.is_everything() {
+            "nothing was written by a command yet"
+        } else {
+            "no entry of the log is about that; what was written by hand leaves none"
+        }
+    }
+}
+
+/// The newest entries that are wanted, at most `limit`. Read in ever larger pieces, so that a
+/// question about an hour does not read the whole log.
+async fn newest(store: &impl Store, asked: &Asked, limit: usize) -> Result<Vec<LogEntry>, Failure> {
+    let mut read = limit;
+    loop {
+        let entries = store.log(read).await?;
+        let was_all = entries.len() < read;
+        let is_past = entries.last().is_some_and(|entry| asked.is_too_old(entry));
+        let wanted = entries.into_iter().filter(|entry| asked.wants(entry));
+        let wanted: Vec<LogEntry> = wanted.take(limit).collect();
+        if was_all || is_past || wanted.len() == limit {
+            return Ok(wanted);
+        }
+        read = read.saturating_mul(4);
+    }
+}
+
+/// All entries, a blank line between two.
+fn story(entries: &[LogEntry], asked: &Asked, now: Timestamp) -> String {
+    let told: Vec<String> = entries
+        .iter()
+        .map(|entry| lines(entry, asked, now).join("\n"))
+        .collect();
+    told.join("\n\n")
+}
+
+/// One entry: when and who, why, how, and then a line for each key. Nothing is cut: what a key was
+/// and became is what the log is read for.
+fn lines(entry: &LogEntry, asked: &Asked, now: Timestamp) -> Vec<String> {
+    let (ago, at) = (times::between(entry.at, now), entry.at);
+    let who = printable(&format!("{}@{}", entry.by, entry.host));
+    let mut lines = vec![format!("{STRONG}{ago} ago{STRONG:#}  {at:.0}  {who}")];
+    let ticket = entry.ticket.as_ref().map(|ticket| format!("({ticket})"));
+    let why: Vec<String> = entry.reason.iter().cloned().chain(ticket).collect();
+    if !why.is_empty() {
+        lines.push(format!("  {}", printable(&why.join(" "))));
+    }
+    let command = printable(&entry.command);
+    lines.push(format!("  {FAINT}{command}{FAINT:#}"));
+
+    let named: Vec<&Changed> = entry
+        .changes
+        .iter()
+        .filter(|one| asked.names(&one.key))
+        .collect();
+    let most = if asked.targets.is_empty() {
+        KEYS_NAMED
+    } else {
+        named.len()
+    };
+    let shown = named.get(..most).unwrap_or(&named);
+    let width = |one: &&Changed| one.key.as_str().chars().count();
+    let widest = shown.iter().map(width).max().unwrap_or(0);
+    let text = |text: &Option<String>| text.as_deref().map_or("absent".to_owned(), printable);
+    lines.extend(shown.iter().map(|one| {
+        let (before, after) = (text(&one.before), text(&one.after));
+        format!("  {:widest$}  {before} → {after}", one.key.as_str())
+    }));
+    if named.len() > shown.len() {
+        let more = named.len() - shown.len();
+        lines.push(format!("  and {more} keys more: haplane log '**'"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(at: &str, keys: &[&str]) -> LogEntry {
+        let at: Timestamp = at.parse().unwrap();
+        let changed = |key: &&str| Changed {
+            key: key.parse().unwrap(),
+            before: None,
+            after: Some("drain until=2026-01-02T00:00:00Z".to_owned()),
+        };
+        LogEntry {
+            id: haplane_core::log::LogId::new(at, 1),
+            at,
+            by: "alice".to_owned(),
+            host: "lb-1".to_owned(),
+            command: "haplane drain canary web/a\x1b[2J".to_owned(),
+            reason: Some("bad deploy".to_owned()),
+            ticket: Some("OPS-7".to_owned()),
+            changes: keys.iter().map(changed).collect(),
+        }
+    }
+
+    fn asked(targets: &[&str]) -> Asked {
+        Asked {
+            targets: targets.iter().map(|one| one.parse().unwrap()).collect(),
+            since: None,
+        }
+    }
+
+    fn plain(entries: &[LogEntry], asked: &Asked) -> String {
+        let now = "2026-01-01T02:03:01Z".parse().unwrap();
+        anstream::adapter::strip_str(&story(entries, asked, now)).to_string()
+    }
+
+    #[test]
+    fn an_entry_says_whole_what_its_keys_became() {
+        let entries = [entry("2026-01-01T00:00:00.123Z", &["canary", "web/a"])];
+        assert_eq!(
+            plain(&entries, &asked(&[])),
+            "2h 3m ago  2026-01-01T00:00:00Z  alice@lb-1\n\
+             \x20 bad deploy (OPS-7)\n\
+             \x20 haplane drain canary web/a\u{fffd}[2J\n\
+             \x20 canary  absent → drain until=2026-01-02T00:00:00Z\n\
+             \x20 web/a   absent → drain until=2026-01-02T00:00:00Z"
+        );
+    }
+
+    #[test]
+    fn a_long_entry_is_short_until_somebody_asks() {
+        let keys: Vec<String> = (0..12).map(|n| format!("web/{n}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let entries = [entry("2026-01-01T00:00:00Z", &keys)];
+        let short = plain(&entries, &asked(&[]));
+        assert!(
+            short.ends_with("and 2 keys more: haplane log '**'"),
+            "{short}"
+        );
+        let whole = plain(&entries, &asked(&["**"]));
+        assert_eq!(whole.matches(" → ").count(), 12, "{whole}");
+        let one = plain(&entries, &asked(&["web/11"]));
+        assert_eq!(one.matches(" → ").count(), 1, "{one}");
+    }
 }

@@ -175,7 +175,7 @@ async fn look(session: &Session, fleet: &FleetOptions, wanted: &Wanted) -> Resul
         }
         Wanted::Log => {
             let limit = LOG_ENTRIES;
-            log::run(session, &LogOptions { limit }).await?
+            log::run(session, &LogOptions::newest(limit)).await?
         }
     };
     Ok(report.document)

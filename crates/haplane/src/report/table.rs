@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
-use haplane_core::key::is_unprintable;
+
+use super::printable;
 
 /// Narrower than the first of these no column is made, unless nothing else helps; narrower than the
 /// last, never.
@@ -139,15 +140,13 @@ fn render_line(cells: &[Cell], widths: &[usize]) -> String {
     line
 }
 
-/// At most `width` characters; an ellipsis says that more was there. Line ends and other control
-/// characters in what a store or a peer holds never reach the terminal.
+/// At most `width` characters; an ellipsis says that more was there.
 fn cut(text: &str, width: usize) -> String {
-    let clean = |c: char| if is_unprintable(c) { '\u{fffd}' } else { c };
-    let count = text.chars().count();
-    if count <= width {
-        return text.chars().map(clean).collect();
+    let text = printable(text);
+    if text.chars().count() <= width {
+        return text;
     }
-    let kept = text.chars().take(width.saturating_sub(1)).map(clean);
+    let kept = text.chars().take(width.saturating_sub(1));
     kept.chain(['…']).collect()
 }
 

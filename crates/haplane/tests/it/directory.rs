@@ -100,6 +100,32 @@ fn a_day_in_the_life_of_a_key() {
 }
 
 #[test]
+fn the_history_of_a_key_is_what_was_written_to_it() {
+    let folder = Folder::initialised();
+    let haplane = &folder.haplane;
+    haplane.run(&["set", "canary", "web/a", "drain"]).exits(0);
+    haplane.run(&["set", "web/b", "maint"]).exits(0);
+    haplane.run(&["clear", "canary"]).exits(0);
+    let keys = |words: &[&str]| -> Vec<String> {
+        let words: Vec<&str> = ["log", "--json"].iter().chain(words).copied().collect();
+        let log = haplane.run(&words).exits(0).json();
+        let entries = log["entries"].as_array().unwrap().clone();
+        let key = |entry: &Value| entry["changes"][0]["key"].as_str().unwrap().to_owned();
+        entries.iter().map(key).collect()
+    };
+    assert_eq!(keys(&[]), ["canary", "web/b", "canary"]);
+    assert_eq!(keys(&["canary"]), ["canary", "canary"]);
+    assert_eq!(keys(&["canary", "--limit", "1"]), ["canary"]);
+    assert_eq!(keys(&["web/*", "--limit", "1"]), ["web/b"]);
+    assert_eq!(keys(&["web/*", "--since", "1h"]), ["web/b", "canary"]);
+    assert!(keys(&["web/c"]).is_empty());
+    assert!(keys(&["--since", "0s"]).is_empty());
+    let log = haplane.run(&["log", "web/a"]).exits(0).stdout;
+    assert!(log.contains("\n  web/a  absent → drain\n"), "{log}");
+    assert!(!log.contains("  canary  "), "{log}");
+}
+
+#[test]
 fn break_glass_by_echo_is_shown_as_such() {
     let folder = Folder::initialised();
     fs::write(folder.state.join("canary"), "drain\n").unwrap();
@@ -135,6 +161,10 @@ fn what_cannot_be_written_is_refused_before_anything_is_read() {
         (&["clear"], "name what to clear"),
         (&["drain", "canary", "--grace", "soon"], "--grace"),
         (&["ramp", "canary", "slowly"], "weights"),
+        (&["drain", "canary", "--grace", "-1s"], "is not a duration"),
+        (&["log", "--since", "-1s"], "is not a duration"),
+        (&["log", "--limit", "0"], "a whole number from 1"),
+        (&["log", "--limit", "x"], "a whole number from 1"),
         (&["canary"], "--disable"),
         (&["canary", "--disable", "--enable"], "cannot be used with"),
         (&["status", "--watch", "--json"], "cannot be used with"),
