@@ -23,6 +23,8 @@ pub use keys::{KEYS, KeyDoc, overrides};
 pub struct Settings {
     /// Where desired state lives.
     pub store: StoreSettings,
+    /// Whether somebody said so, or it is only the default.
+    pub store_is_named: bool,
     /// This node's name; `None` means the host name.
     pub node: Option<String>,
     /// A drain older than this stands out and is counted for alerts.
@@ -85,6 +87,8 @@ pub struct HaproxySettings {
 pub struct Environment {
     /// Its store.
     pub store: StoreSettings,
+    /// Whether somebody said so, here or at the top, or it is only the default.
+    pub store_is_named: bool,
     /// Whether writes ask for confirmation.
     pub confirm: bool,
     /// A link to show beside its state.
@@ -116,6 +120,7 @@ impl Settings {
         {
             root.report_outside("environment", error.story());
         }
+        let store_is_named = root.is_given("store");
         let node = root.optional("node", node_name);
         let forgotten_after = root.or("forgotten_after", "24h", given::duration);
         let agent = read_agent(&root.section("agent"));
@@ -128,7 +133,7 @@ impl Settings {
         for (name, section) in root.sections("env") {
             let read = store
                 .as_ref()
-                .and_then(|store| read_environment(&section, store));
+                .and_then(|store| read_environment(&section, store, store_is_named));
             environments.extend(read.map(|environment| (name, environment)));
         }
         root.leave("sync");
@@ -136,6 +141,7 @@ impl Settings {
         root.finish();
         Some(Self {
             store: store?,
+            store_is_named,
             node,
             forgotten_after: forgotten_after?,
             agent: agent?,
@@ -335,9 +341,14 @@ fn read_haproxy(section: &Section<'_>) -> HaproxySettings {
     settings
 }
 
-fn read_environment(section: &Section<'_>, base: &StoreSettings) -> Option<Environment> {
+fn read_environment(
+    section: &Section<'_>,
+    base: &StoreSettings,
+    base_is_named: bool,
+) -> Option<Environment> {
     let environment = Environment {
         store: read_store(section, base)?,
+        store_is_named: base_is_named || section.is_given("store"),
         confirm: section
             .or("confirm", "false", given::boolean)
             .unwrap_or(true),

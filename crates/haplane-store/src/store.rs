@@ -48,8 +48,8 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Writes all of a transaction or nothing of it, with its log entry, and makes the marker when it
-    /// is truly absent.
+    /// Writes all of a transaction or nothing of it, with its log entry. The one of `haplane init` makes
+    /// the marker when it is truly absent.
     fn commit(
         &self,
         transaction: &Transaction,
@@ -140,6 +140,14 @@ pub struct Transaction {
     pub changes: Vec<Change>,
     /// The entry that goes with it; none when nothing but the marker is written.
     pub log: Option<LogEntry>,
+}
+
+impl Transaction {
+    /// Whether it is the one that makes the marker. No other does: a mistyped prefix would become a
+    /// second truth.
+    pub fn is_init(&self) -> bool {
+        self.changes.is_empty() && self.log.is_none()
+    }
 }
 
 /// One key of a transaction.

@@ -146,6 +146,8 @@ pub struct Place {
     pub environment: Option<String>,
     /// Its store.
     pub store: StoreSettings,
+    /// Whether somebody said so, or it is only the default.
+    pub store_is_named: bool,
     /// Whether writes ask for confirmation.
     pub confirm: bool,
     /// A link to show beside its state.
@@ -161,6 +163,7 @@ impl Place {
             return Ok(Self {
                 environment: None,
                 store: settings.store.clone(),
+                store_is_named: settings.store_is_named,
                 confirm: false,
                 dashboard: None,
                 agents: Vec::new(),
@@ -172,10 +175,31 @@ impl Place {
         Ok(Self {
             environment: Some(name.to_owned()),
             store: found.store.clone(),
+            store_is_named: found.store_is_named,
             confirm: found.confirm,
             dashboard: found.dashboard.clone(),
             agents: found.agents.clone(),
         })
+    }
+
+    /// A store that nobody named is most often not the one that is meant: that comes first, before
+    /// anybody makes a second one.
+    #[must_use]
+    pub fn blame(&self, failure: Failure) -> Failure {
+        if self.store_is_named {
+            return failure;
+        }
+        let consul = if env::var_os("CONSUL_HTTP_ADDR").is_some() {
+            " (CONSUL_HTTP_ADDR alone does not choose Consul: --store consul does)"
+        } else {
+            ""
+        };
+        let message = format!(
+            "no store is named: --store, HAPLANE_STORE, or store = in haplane.toml{consul}\nthe default is \
+             {}: {}",
+            self.store.location, failure.message
+        );
+        Failure { message, ..failure }
     }
 }
 
@@ -192,6 +216,30 @@ fn unknown_environment(settings: &Settings, name: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_that_nobody_named_is_blamed_first() {
+        let place = |text: &'static str| {
+            let source = Source {
+                name: "haplane.toml".to_owned(),
+                text: text.to_owned(),
+                overrides: Vec::new(),
+            };
+            Place::pick(&source.settings().unwrap(), Some("prod")).unwrap()
+        };
+        let told = |text| place(text).blame(Failure::usage("gone")).message;
+        assert_eq!(told("[env.prod]\nstore = \"dir:/x\""), "gone");
+        assert_eq!(told("store = \"dir:/x\"\n[env.prod]"), "gone");
+        let unnamed = told("[env.prod]");
+        assert!(
+            unnamed.starts_with("no store is named: --store"),
+            "{unnamed}"
+        );
+        assert!(
+            unnamed.ends_with("the default is dir:/var/lib/haplane/state: gone"),
+            "{unnamed}"
+        );
+    }
 
     #[test]
     fn a_file_without_end_is_no_configuration() {

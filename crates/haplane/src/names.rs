@@ -68,7 +68,9 @@ async fn ask() -> Option<Known> {
     let settings = Source::without_flags(file).ok()?.settings().ok()?;
     let place = Place::pick(&settings, None).ok()?;
     let store = haplane_store::AnyStore::open(&place.store).ok()?;
-    let snapshot = state::read(&store, Marker::Optional).await.ok()?;
+    let snapshot = state::read(&store, Marker::Optional, &place.store)
+        .await
+        .ok()?;
     let local = settings.http.listen;
     let local = AgentAddress::new(local.ip().to_string(), local.port());
     let fleet = Fleet::beside(&store, local).await;

@@ -53,19 +53,11 @@ impl Session {
         }
     }
 
-    /// Reads the state for a command that only looks.
+    /// Reads the state.
     pub async fn read(&self) -> Result<Snapshot, Failure> {
-        let marker = if self.settings.agent.require_marker {
-            Marker::Required
-        } else {
-            Marker::Optional
-        };
-        state::read(&self.store, marker).await
-    }
-
-    /// Reads the state for a command that writes.
-    pub async fn read_to_write(&self) -> Result<Snapshot, Failure> {
-        state::read(&self.store, Marker::MadeByWriting).await
+        let marker = Marker::of(&self.settings.agent);
+        let read = state::read(&self.store, marker, &self.place.store).await;
+        read.map_err(|failure| self.place.blame(failure))
     }
 
     /// The agents: those named, those of the environment, or those that the store leads to.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use haplane_core::guard::{Extent, Mode};
 use haplane_core::log::{LogEntry, LogId};
 use haplane_core::{Snapshot, marker};
-use haplane_store::{Store, StoreError};
+use haplane_daemon::settings::AgentSettings;
+use haplane_store::{Location, Store, StoreError, StoreSettings};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -21,12 +22,25 @@ pub enum Marker {
     Required,
     /// A prefix that other tools write has none (`require_marker = false`).
     Optional,
-    /// A write makes it when it is truly absent.
-    MadeByWriting,
 }
 
-/// Reads the whole state prefix, as fresh as the store can.
-pub async fn read(store: &impl Store, marker: Marker) -> Result<Snapshot, Failure> {
+impl Marker {
+    /// What the settings say of it.
+    pub fn of(settings: &AgentSettings) -> Self {
+        if settings.require_marker {
+            Self::Required
+        } else {
+            Self::Optional
+        }
+    }
+}
+
+/// Reads the whole state prefix of this place, as fresh as the store can.
+pub async fn read(
+    store: &impl Store,
+    marker: Marker,
+    place: &StoreSettings,
+) -> Result<Snapshot, Failure> {
     let reading = store.read(Mode::Consistent, AT_ONCE).await?;
     if !reading.has_leader {
         return Err(Failure::new(
@@ -46,18 +60,42 @@ pub async fn read(store: &impl Store, marker: Marker) -> Result<Snapshot, Failur
         return Ok(snapshot);
     }
     // Asked for by its own name, the store tells "not there" from "not yours to read".
-    match (store.read_path(marker::PATH).await?, marker) {
-        (None, Marker::MadeByWriting) => Ok(snapshot),
-        (None, _) => Err(Failure::refused(
-            "the prefix has no marker: either it is not initialised (then run `haplane init`), or the \
-             token may not read it (then give it key_prefix read on the state prefix); nothing that \
-             was read can be believed",
-        )),
-        (Some(_), _) => Err(Failure::new(
+    match store.read_path(marker::PATH).await? {
+        None => Err(no_marker(place)),
+        Some(_) => Err(Failure::new(
             Exit::Unreachable,
             "the list of keys lacks the marker, and by its own name it is there: the token may read \
              only parts of the state prefix; give it key_prefix read on all of it",
         )),
+    }
+}
+
+/// Most often a slip of the finger, and then what is typed next would be a second truth.
+fn no_marker(store: &StoreSettings) -> Failure {
+    let place = place_of(store);
+    Failure::refused(match store.location {
+        Location::Dir(_) => format!(
+            "{place} has no marker, so it is no store of haplane's, and nothing was written: is it the folder \
+             that you mean? `haplane init` makes the marker, once for a new store"
+        ),
+        Location::Consul(_) => format!(
+            "{place} has no marker, so nothing that was read there can be believed, and nothing was written. Is \
+             it the prefix that you mean? Then either it is new (`haplane init` makes the marker, once), or \
+             the token may not read it (give it key_prefix {:?} read)",
+            store.state_prefix.as_str()
+        ),
+    })
+}
+
+/// Where the state is, for people: `haplane/state/ in consul:http://127.0.0.1:8500`, or a folder.
+pub fn place_of(store: &StoreSettings) -> String {
+    match store.location {
+        Location::Dir(_) => store.location.to_string(),
+        Location::Consul(_) => format!(
+            "{} in consul:{}",
+            store.state_prefix,
+            store.consul().address
+        ),
     }
 }
 
@@ -94,12 +132,43 @@ mod tests {
     use super::*;
     use crate::memory::MemoryStore;
 
+    fn place(location: &str) -> StoreSettings {
+        StoreSettings {
+            location: location.parse().unwrap(),
+            consul: haplane_store::consul::ConsulSettings::default(),
+            state_prefix: "nope/".parse().unwrap(),
+            log_prefix: "log/".parse().unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_place_without_marker_is_named_and_only_consul_has_tokens() {
+        let empty = MemoryStore::new(62, None);
+        let consul = place("consul:http://127.0.0.1:8500");
+        let failure = read(&empty, Marker::Required, &consul).await.unwrap_err();
+        assert_eq!(failure.exit, Exit::Refused);
+        let told = failure.message;
+        for word in [
+            "nope/ in consul:http://127.0.0.1:8500",
+            "haplane init",
+            "token",
+        ] {
+            assert!(told.contains(word), "{word} in {told}");
+        }
+        let folder = place("dir:/somewhere/else");
+        let failure = read(&empty, Marker::Required, &folder).await.unwrap_err();
+        let told = failure.message;
+        assert!(told.contains("dir:/somewhere/else has no marker"), "{told}");
+        assert!(!told.contains("token"), "{told}");
+    }
+
     #[tokio::test]
     async fn a_list_without_what_is_denied_is_not_believed() {
         let whole = MemoryStore::new(62, None);
-        assert!(read(&whole, Marker::Optional).await.is_ok());
+        let place = place("consul:http://127.0.0.1:8500");
+        assert!(read(&whole, Marker::Optional, &place).await.is_ok());
         let filtered = MemoryStore::that_filters();
-        let failure = read(&filtered, Marker::Optional).await.unwrap_err();
+        let failure = read(&filtered, Marker::Optional, &place).await.unwrap_err();
         assert_eq!(failure.exit, Exit::Unreachable);
         assert!(failure.message.contains("key_prefix"), "{failure:?}");
     }

@@ -110,8 +110,6 @@ pub struct Written {
     pub changed: Vec<Changed>,
     /// The log entries, one for each transaction.
     pub log_ids: Vec<LogId>,
-    /// Whether the marker was made.
-    pub made_marker: bool,
 }
 
 /// A write that stopped between two transactions, or before the first.
@@ -141,9 +139,8 @@ pub async fn commit(
             log: Some(entry.clone()),
         };
         match store.commit(&transaction).await {
-            Ok(Committed { index, made_marker }) => {
+            Ok(Committed { index, .. }) => {
                 written.index = written.index.max(Some(index));
-                written.made_marker |= made_marker;
                 written.changed.extend(changed);
                 written.log_ids.push(entry.id);
             }

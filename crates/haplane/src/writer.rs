@@ -67,7 +67,6 @@ impl Outcome {
         self.written.changed.retain(|one| one.before != one.after);
         self.written.index = self.written.index.max(next.written.index);
         self.written.log_ids.extend(next.written.log_ids);
-        self.written.made_marker |= next.written.made_marker;
         self.moved.extend(next.moved);
         self.moved.sort();
         self.moved.dedup();
@@ -93,7 +92,7 @@ impl<'s> Writer<'s> {
         targets: &[Target],
         among: Among,
     ) -> Result<Self, Failure> {
-        let snapshot = session.read_to_write().await?;
+        let snapshot = session.read().await?;
         let fleet = session.fleet(&options.fleet).await?;
         let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
         knowledge.tell_absent(session);
@@ -244,7 +243,7 @@ impl<'s> Writer<'s> {
 
     /// Reads the state again, after a write.
     pub async fn refresh(&mut self) -> Result<(), Failure> {
-        self.snapshot = self.session.read_to_write().await?;
+        self.snapshot = self.session.read().await?;
         Ok(())
     }
 

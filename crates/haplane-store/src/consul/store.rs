@@ -17,7 +17,7 @@ use crate::consul::txn::{MAX_OPS, Op, TxnError};
 use crate::error::{CommitError, StoreError, StoreErrorKind};
 use crate::store::{Change, Committed, Expected, Named, Store, Transaction};
 
-/// A transaction also carries the marker and the log entry.
+/// A transaction also carries the log entry, and leaves room for one operation more.
 const MAX_KEYS: usize = MAX_OPS - 2;
 
 /// With `stale` reads: a server that heard of its leader longer ago than this speaks of the past.
@@ -132,21 +132,19 @@ impl Store for ConsulStore {
 
     async fn commit(&self, transaction: &Transaction) -> Result<Committed, CommitError> {
         let log = self.log_op(transaction)?;
+        if !transaction.is_init() {
+            let writing = Writing::new(self, transaction, None, log)?;
+            return writing.send().await.map_err(|refused| self.told(refused));
+        }
         for _ in 0..MARKER_ATTEMPTS {
             let marker = self.marker_op().await?;
             let writing = Writing::new(self, transaction, marker, log.clone())?;
             match writing.send().await {
                 Err(Refused::MarkerCame) => {}
-                Err(Refused::Commit(error)) => return Err(error),
-                Ok(committed) => return Ok(committed),
+                done => return done.map_err(|refused| self.told(refused)),
             }
         }
-        let what = format!(
-            "{}{} comes and goes; nothing was written: who else deletes it?",
-            self.state,
-            marker::PATH
-        );
-        Err(StoreError::new(StoreErrorKind::Status, what).into())
+        Err(self.told(Refused::MarkerCame))
     }
 
     async fn log(&self, limit: usize) -> Result<Vec<LogEntry>, StoreError> {
@@ -211,6 +209,20 @@ impl Store for ConsulStore {
 }
 
 impl ConsulStore {
+    fn told(&self, refused: Refused) -> CommitError {
+        match refused {
+            Refused::Commit(error) => error,
+            Refused::MarkerCame => {
+                let what = format!(
+                    "{}{} comes and goes; nothing was written: who else deletes it?",
+                    self.state,
+                    marker::PATH
+                );
+                StoreError::new(StoreErrorKind::Status, what).into()
+            }
+        }
+    }
+
     async fn log_ids(&self) -> Result<Vec<LogId>, StoreError> {
         let names = self.client.kv_names(&self.log).await?;
         let ids = names

@@ -75,7 +75,11 @@ fn write_ahead(root: &Path, transaction: &Transaction) -> Result<Written, Commit
     let lock = Lock::take(root)?;
     clear_up(root)?;
     let mut intents = check(changes, places)?;
-    let marker = marker_intent(root)?;
+    let marker = if transaction.is_init() {
+        marker_intent(root)?
+    } else {
+        None
+    };
     let made_marker = marker.is_some();
     intents.extend(marker);
     let index = read_index(root)?;
@@ -117,8 +121,7 @@ fn marker_intent(root: &Path) -> Result<Option<Intent<'static>>, StoreError> {
 /// `haplane init` makes the folder. No other command does: a folder that should be there and is not
 /// may be a volume that is not mounted.
 fn make_root(root: &Path, transaction: &Transaction) -> Result<(), StoreError> {
-    let is_init = transaction.changes.is_empty() && transaction.log.is_none();
-    if is_init {
+    if transaction.is_init() {
         return fs::create_dir_all(root).map_err(|source| failed("make the folder", root, source));
     }
     match fs::metadata(root) {

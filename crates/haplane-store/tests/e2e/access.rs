@@ -337,7 +337,12 @@ async fn a_write_takes_up_a_new_token_from_the_file() {
     let write = transaction(vec![change(&nothing, "canary", Some("drain"))]);
     failed(store.commit(&write).await);
     std::fs::write(&file, &strong.secret).unwrap();
-    assert!(store.commit(&write).await.unwrap().made_marker);
+    store.commit(&write).await.unwrap();
+    assert_eq!(
+        store.log(10).await.unwrap(),
+        [write.log.unwrap()],
+        "with the new token"
+    );
 }
 
 #[tokio::test]

@@ -131,7 +131,7 @@ impl Heart<'_> {
 
     /// Flips the row and waits for the proof.
     async fn beat(&self) -> Result<Waited, Failure> {
-        let before = self.session.read_to_write().await?;
+        let before = self.session.read().await?;
         let stored = before.get(&self.key);
         let is_drained = stored.is_some_and(|stored| stored.value.desired == Desired::DRAIN);
         let version = stored
@@ -148,7 +148,7 @@ impl Heart<'_> {
             log: None,
         };
         let committed = self.session.store.commit(&transaction).await?;
-        let snapshot = self.session.read_to_write().await?;
+        let snapshot = self.session.read().await?;
         let fleet = self.session.fleet(&self.options.fleet).await?;
         let goal = Goal {
             index: committed.index,

@@ -8,6 +8,7 @@ use crate::cli::InitOptions;
 use crate::failure::Failure;
 use crate::report::Report;
 use crate::session::Session;
+use crate::state::place_of;
 
 /// Makes the marker if it is truly absent; of a directory, the folder too.
 pub async fn run(session: &Session, options: &InitOptions) -> Result<Report, Failure> {
@@ -45,14 +46,7 @@ async fn is_initialised(session: &Session) -> Result<bool, Failure> {
 }
 
 fn sentence(session: &Session, told: &str) -> String {
-    let place = match session.store.consul() {
-        Some(_) => format!(
-            "{} in {}",
-            session.place.store.state_prefix, session.place.store.location
-        ),
-        None => session.place.store.location.to_string(),
-    };
-    format!("{place} {told}")
+    format!("{} {told}", place_of(&session.place.store))
 }
 
 fn report(index: Option<u64>, made: bool, dry_run: bool) -> Report {

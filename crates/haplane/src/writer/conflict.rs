@@ -48,7 +48,7 @@ impl Writer<'_> {
 
     /// Who changed these keys since they were read, and when, as far as the log tells.
     pub async fn who_changed(&self, keys: &[Key]) -> String {
-        let Ok(now) = self.session.read_to_write().await else {
+        let Ok(now) = self.session.read().await else {
             return "who changed it cannot be read now".to_owned();
         };
         let mut lines = Vec::new();

@@ -29,6 +29,7 @@ async fn what_is_denied_is_status_5_and_names_the_permission() {
             run.stderr
         );
     }
+    manager.run(&["init"]).exits(0);
     manager.run(&["set", "canary", "drain"]).exits(0);
 
     let read_state = r#"key_prefix "haplane/state/" { policy = "read" }"#;
@@ -46,10 +47,9 @@ async fn what_is_denied_is_status_5_and_names_the_permission() {
 async fn a_reader_without_the_log_is_told_so() {
     let consul = Consul::start(Options::new().acl()).await;
     let nobody = Haplane::on(format!("consul:{}", consul.url()));
-    nobody
-        .with("CONSUL_HTTP_TOKEN", MANAGEMENT_TOKEN)
-        .run(&["set", "canary", "drain"])
-        .exits(0);
+    let manager = nobody.with("CONSUL_HTTP_TOKEN", MANAGEMENT_TOKEN);
+    manager.run(&["init"]).exits(0);
+    manager.run(&["set", "canary", "drain"]).exits(0);
     let reader = with_policy(
         &consul,
         r#"key_prefix "haplane/state/" { policy = "read" }"#,
@@ -64,10 +64,9 @@ async fn a_reader_without_the_log_is_told_so() {
 async fn who_may_not_read_the_state_still_sees_the_agents() {
     let consul = Consul::start(Options::new().acl()).await;
     let nobody = Haplane::on(format!("consul:{}", consul.url()));
-    nobody
-        .with("CONSUL_HTTP_TOKEN", MANAGEMENT_TOKEN)
-        .run(&["set", "canary", "drain"])
-        .exits(0);
+    let manager = nobody.with("CONSUL_HTTP_TOKEN", MANAGEMENT_TOKEN);
+    manager.run(&["init"]).exits(0);
+    manager.run(&["set", "canary", "drain"]).exits(0);
     let agent = Launch::registered(&consul, "lb-01")
         .with("CONSUL_HTTP_TOKEN", MANAGEMENT_TOKEN)
         .ready()

@@ -14,6 +14,7 @@ async fn start() -> (Consul, Haplane) {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_command_is_one_transaction_with_its_log_entry() {
     let (consul, haplane) = start().await;
+    haplane.run(&["init"]).exits(0);
     let words = [
         "set",
         "canary",
@@ -141,6 +142,7 @@ async fn what_was_written_by_hand_says_so_and_what_is_no_value_is_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_keys_are_two_transactions_and_an_end_is_written_beside_the_word() {
     let (consul, haplane) = start().await;
+    haplane.run(&["init"]).exits(0);
     let keys: Vec<String> = (0..100).map(|n| format!("web/s{n}")).collect();
     let mut words = vec!["set"];
     words.extend(keys.iter().map(String::as_str));
@@ -209,6 +211,44 @@ async fn an_old_prefix_of_other_tools_is_read_without_marker_when_told_so() {
         .exits(0)
         .json();
     assert_eq!(show["keys"][0]["key"], "canary");
+    haplane
+        .run(&["set", "web/a", "maint", "--config", config])
+        .exits(0);
+    let keys = consul.list("gitlab-haproxy-agent/state/").await;
+    let names: Vec<&str> = keys.iter().map(|entry| entry.key.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "gitlab-haproxy-agent/state/canary",
+            "gitlab-haproxy-agent/state/web/a"
+        ],
+        "it is written, and no marker is made"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistyped_prefix_is_no_second_truth() {
+    let (consul, haplane) = start().await;
+    haplane.run(&["init"]).exits(0);
+    for words in [
+        &["set", "canary", "drain"][..],
+        &["set", "canary", "drain", "--force", "--dry-run"],
+        &["drain", "canary", "--drain-only"],
+        &["ready", "canary"],
+        &["ramp", "canary", "10%,100%"],
+        &["clear", "canary"],
+        &["canary", "--disable"],
+        &["heartbeat", "--once"],
+        &["show"],
+    ] {
+        let words: Vec<&str> = words.iter().copied().chain(["--prefix", "nope/"]).collect();
+        let refused = haplane.run(&words).exits(3);
+        let place = format!("nope/state/ in consul:{}", consul.url());
+        for said in [place.as_str(), "haplane init"] {
+            assert!(refused.stderr.contains(said), "{words:?}: {refused:#?}");
+        }
+    }
+    assert!(consul.list("nope").await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,6 +26,7 @@ fn init_makes_a_folder_that_is_missing_and_no_other_command_does() {
 fn echo_breaks_the_glass_and_has_no_author() {
     let base = tempfile::tempdir().unwrap();
     let haplane = Haplane::on(format!("dir:{}", base.path().display()));
+    haplane.run(&["init"]).exits(0);
     haplane
         .run(&["set", "canary", "maint", "--reason", "bad deploy"])
         .exits(0);

@@ -134,6 +134,7 @@ async fn an_environment_can_demand_a_yes() {
     );
     std::fs::write(file.path(), text).unwrap();
     let haplane = Haplane::without_store().with("HAPLANE_CONFIG", file.path().to_str().unwrap());
+    haplane.run(&["--env", "gprd", "init", "--yes"]).exits(0);
     let refused = haplane
         .run(&["--env", "gprd", "set", "canary", "drain", "--json"])
         .exits(3);

@@ -353,6 +353,7 @@ async fn a_key_that_the_token_may_not_read_makes_no_seed() {
     let consul = Consul::start(Options::new().acl()).await;
     let writer =
         Haplane::on(format!("consul:{}", consul.url())).with("CONSUL_HTTP_TOKEN", MANAGEMENT_TOKEN);
+    writer.run(&["init"]).exits(0);
     writer.run(&["set", "web/a", "drain", "--force"]).exits(0);
     let all = r#"key_prefix "haplane/state/" { policy = "read" }"#;
     let all_but_one = format!(r#"{all} key "haplane/state/web/a" {{ policy = "deny" }}"#);

@@ -200,7 +200,15 @@ fn a_folder_without_marker_is_not_believed() {
         .exits(0)
         .json();
     assert_eq!(optional["keys"][0]["key"], "canary");
-    folder.haplane.run(&["set", "web/a", "maint"]).exits(0);
+    let set = folder.haplane.run(&["set", "web/a", "maint"]).exits(3);
+    let place = format!("dir:{} has no marker", folder.state.display());
+    assert!(set.stderr.contains(&place), "{}", set.stderr);
+    assert!(!set.stderr.contains("token"), "{}", set.stderr);
+    assert_eq!(folder.text("web/a"), None);
+    let words = ["set", "web/a", "maint", "--no-require-marker"];
+    folder.haplane.run(&words).exits(0);
+    folder.haplane.run(&["show"]).exits(3);
+    folder.haplane.run(&["init"]).exits(0);
     folder.haplane.run(&["show"]).exits(0);
 }
 

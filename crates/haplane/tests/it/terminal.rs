@@ -15,6 +15,7 @@ fn with_keys() -> (Haplane, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let haplane = Haplane::on(format!("dir:{}", dir.path().display()))
         .with("HAPLANE_HTTP_LISTEN", "127.0.0.1:9");
+    haplane.run(&["init"]).exits(0);
     let reason = "a reason that is much longer than any terminal of forty columns is wide";
     haplane
         .run(&["set", "canary", "drain", "--reason", reason])

@@ -87,6 +87,7 @@ fn shells_get_scripts_and_names_are_completed() {
     let dir = tempfile::tempdir().unwrap();
     let haplane = Haplane::on(format!("dir:{}", dir.path().display()))
         .with("HAPLANE_HTTP_LISTEN", "127.0.0.1:9");
+    haplane.run(&["init"]).exits(0);
     haplane.run(&["set", "canary", "web/a", "drain"]).exits(0);
     let complete = |words: &[&str]| {
         let index = words.len() - 1;

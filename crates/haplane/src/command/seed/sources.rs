@@ -114,12 +114,10 @@ async fn store(
     let told = |failure: Failure| failure.message;
     let place = Place::pick(settings, common.env.as_deref()).map_err(told)?;
     let store = AnyStore::open(&place.store).map_err(|error| error.story())?;
-    let marker = if settings.agent.require_marker {
-        Marker::Required
-    } else {
-        Marker::Optional
-    };
-    let snapshot = state::read(&store, marker).await.map_err(told)?;
+    let marker = Marker::of(&settings.agent);
+    let snapshot = state::read(&store, marker, &place.store)
+        .await
+        .map_err(told)?;
     if store.hides_what_it_denies() {
         let absent = absences(config, &snapshot, jiff::Timestamp::now(), policy);
         none_is_denied(&store, absent).await?;
