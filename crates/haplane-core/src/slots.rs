@@ -9,9 +9,9 @@
 //! - **Slots are freed before they are filled**, in every plan, and what does not fit is listed and waits: it never
 //!   keeps the rest from being served.
 //! - **A slot is known by its address.** An address is only ever set on a slot that is out of rotation, has no
-//!   sessions, and whose agent check cannot open it: twice in a row it was seen quiet after it left.
+//!   sessions, and whose agent check cannot open it: it was held down by it, and seen quiet twice in a row after that.
 //! - **A slot is filled in two steps with a look between them**: prepare (agent off, maintenance, address), and when
-//!   the process is seen to have that address and no ask is under way, open (state, `health down`, agent on, words).
+//!   the process is seen to have that address and nothing is under way, open (agent on and up, state, words).
 
 pub mod flap;
 pub mod forecast;

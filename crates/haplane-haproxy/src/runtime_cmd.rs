@@ -45,6 +45,12 @@ pub enum Action {
     EnableAgent,
     /// `disable agent`.
     DisableAgent,
+    /// `set server … agent down`: no traffic, whatever admin state anybody gives it, until [`Self::AgentUp`] or the
+    /// agent's own word `up` (facts 2.2 d). Only while the agent check is on.
+    AgentDown,
+    /// `set server … agent up`. In maintenance nothing else happens; out of it, it also makes a server up that its
+    /// health check found down.
+    AgentUp,
     /// `enable health`.
     EnableHealth,
     /// `set server … health down`: down until its own checks have passed. Without a check it would stay down for ever.
@@ -78,6 +84,8 @@ impl fmt::Display for Command {
             Action::AgentSend(words) => write!(f, "set server {row} agent-send {}", escaped(words)),
             Action::EnableAgent => write!(f, "enable agent {row}"),
             Action::DisableAgent => write!(f, "disable agent {row}"),
+            Action::AgentDown => write!(f, "set server {row} agent down"),
+            Action::AgentUp => write!(f, "set server {row} agent up"),
             Action::EnableHealth => write!(f, "enable health {row}"),
             Action::HealthDown => write!(f, "set server {row} health down"),
             Action::ShutdownSessions => write!(f, "shutdown sessions server {row}"),
@@ -148,6 +156,8 @@ mod tests {
                 "set server web/w-1 agent-send a\\;b\\\\c'",
             ),
             (Action::EnableAgent, "enable agent web/w-1"),
+            (Action::AgentDown, "set server web/w-1 agent down"),
+            (Action::AgentUp, "set server web/w-1 agent up"),
             (Action::HealthDown, "set server web/w-1 health down"),
             (
                 Action::Add("fd00::7".parse().unwrap(), 80, "check weight 100".into()),

@@ -137,6 +137,9 @@ pub struct StatRow {
     pub last_check: String,
     /// `agent_status`; none when no agent check is configured, and also while it is switched off.
     pub agent: Option<CheckWord>,
+    /// `agent_health`: 0 when the agent check holds the server down, whatever its health check says; none while it is
+    /// switched off.
+    pub agent_health: Option<u32>,
     /// `last_agt`: HAProxy's words about the last agent check: a health word, a warning or an error, else empty.
     pub last_agent: String,
     /// `addr`: address and port; empty at socket level `user`.
@@ -250,6 +253,7 @@ impl Header {
             check: CheckWord::from_field(row.text("check_status")),
             last_check: row.text("last_chk").to_owned(),
             agent: CheckWord::from_field(row.text("agent_status")),
+            agent_health: row.number("agent_health")?,
             last_agent: row.text("last_agt").to_owned(),
             address: row.text("addr").to_owned(),
             cookie: row.text("cookie").to_owned(),

@@ -1,6 +1,6 @@
 //! What one HAProxy process says of its slots.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use haplane_core::slots::{
     Agent, Endpoint, Health, Memory, Mode, Observed, ObservedSlot, ProcessId, Stage,
@@ -143,23 +143,16 @@ fn split(text: &str, expected: usize) -> Result<Vec<&str>, ObserveError> {
 impl ObservedBackend {
     /// The slots of one pool.
     pub fn of(&self, pool: &PoolSettings) -> Observed {
-        let sessions: std::collections::BTreeMap<&RowKey, u64> = self
+        let stats: BTreeMap<&RowKey, &StatRow> = self
             .stats
             .iter()
-            .filter_map(|stat| {
-                Some((
-                    stat.row.as_ref()?,
-                    stat.sessions.unwrap_or_default() + stat.queued.unwrap_or_default(),
-                ))
-            })
+            .filter_map(|stat| Some((stat.row.as_ref()?, stat)))
             .collect();
         let ours = |row: &&ServerRow| {
             row.row.backend == pool.policy.backend
                 && is_slot(row.row.server.as_str(), &pool.prefix, &pool.policy.mode)
         };
-        let slot = |row: &ServerRow| {
-            observed_slot(row, sessions.get(&row.row).copied().unwrap_or_default())
-        };
+        let slot = |row: &ServerRow| observed_slot(row, stats.get(&row.row).copied());
         Observed {
             process: self.process,
             slots: self.rows.iter().filter(ours).map(slot).collect(),
@@ -180,7 +173,7 @@ fn is_slot(server: &str, prefix: &str, mode: &Mode) -> bool {
     })
 }
 
-fn observed_slot(row: &ServerRow, sessions: u64) -> ObservedSlot {
+fn observed_slot(row: &ServerRow, stat: Option<&StatRow>) -> ObservedSlot {
     let port = u16::try_from(row.port).unwrap_or_default();
     let admin = if row.admin.is_maint() {
         AdminState::Maint
@@ -204,10 +197,14 @@ fn observed_slot(row: &ServerRow, sessions: u64) -> ObservedSlot {
         server: row.row.server.clone(),
         endpoint: row.address.and_then(|address| Endpoint::new(address, port)),
         admin,
-        sessions,
+        sessions: stat.map_or(0, |stat| {
+            stat.sessions.unwrap_or_default() + stat.queued.unwrap_or_default()
+        }),
         agent,
         asking: row.agent.is_in_progress(),
+        agent_down: stat.is_some_and(|stat| stat.agent_health == Some(0)),
         health,
+        checking: row.check.is_in_progress(),
         weight: row.uweight,
         configured_weight: row.iweight,
         check_port: row.check_port,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use crate::listening::Listening;
 use crate::ports::Port;
@@ -26,6 +27,8 @@ pub enum Say {
     Text(String),
     /// Sends these bytes and keeps the connection open until HAProxy closes.
     AndStayOpen(String),
+    /// Sends these bytes and closes, but not before [`RecordingAgent::release`].
+    WhenReleased(String),
     /// Closes without a byte.
     Nothing,
     /// Never answers.
@@ -56,6 +59,7 @@ struct Shared {
     to_all: Say,
     by_first_word: BTreeMap<String, Say>,
     asks: Vec<Ask>,
+    releases: watch::Sender<u64>,
 }
 
 impl RecordingAgent {
@@ -65,6 +69,7 @@ impl RecordingAgent {
             to_all,
             by_first_word: BTreeMap::new(),
             asks: Vec::new(),
+            releases: watch::Sender::new(0),
         };
         let mut agent = Self {
             port: Port::reserve(),
@@ -93,6 +98,17 @@ impl RecordingAgent {
     /// All asks so far.
     pub fn asks(&self) -> Vec<Ask> {
         self.lock().asks.clone()
+    }
+
+    /// How many asks so far had this first word.
+    pub fn asked(&self, first_word: &str) -> usize {
+        let is_it = |ask: &&Ask| first_word_of(&ask.bytes).as_deref() == Some(first_word);
+        self.lock().asks.iter().filter(is_it).count()
+    }
+
+    /// Sends every answer that was held back until now.
+    pub fn release(&self) {
+        self.lock().releases.send_modify(|releases| *releases += 1);
     }
 
     /// Closes its port: an ask is refused, as with a dead agent.
@@ -125,18 +141,17 @@ async fn answer(mut stream: TcpStream, shared: &Mutex<Shared>) -> io::Result<()>
             Ok(read) => drop(read?),
         }
     }
-    let say = {
+    let (say, mut releases) = {
         let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let say = first_word_of(&bytes)
+            .and_then(|word| shared.by_first_word.get(&word))
+            .unwrap_or(&shared.to_all)
+            .clone();
         shared.asks.push(Ask {
             bytes,
             at: Instant::now(),
         });
-        text.split_whitespace()
-            .next()
-            .and_then(|word| shared.by_first_word.get(word))
-            .unwrap_or(&shared.to_all)
-            .clone()
+        (say, shared.releases.subscribe())
     };
     match say {
         Say::Text(text) => stream.write_all(text.as_bytes()).await,
@@ -144,10 +159,21 @@ async fn answer(mut stream: TcpStream, shared: &Mutex<Shared>) -> io::Result<()>
             stream.write_all(text.as_bytes()).await?;
             until_closed(stream).await
         }
+        Say::WhenReleased(text) => {
+            if releases.changed().await.is_err() {
+                return Ok(());
+            }
+            stream.write_all(text.as_bytes()).await
+        }
         Say::Nothing => Ok(()),
         Say::Silence => until_closed(stream).await,
         Say::Reset => stream.set_zero_linger(),
     }
+}
+
+fn first_word_of(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    text.split_whitespace().next().map(str::to_owned)
 }
 
 async fn until_closed(mut stream: TcpStream) -> io::Result<()> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncWriteExt, BufStream};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use crate::http::{Request, read_request};
 use crate::listening::Listening;
@@ -20,7 +21,7 @@ pub const ORIGIN_HEADER: &str = "X-Origin";
 ///
 /// | path | answer |
 /// |---|---|
-/// | `/health` | 200, or 503 after [`Origin::set_healthy`]`(false)`; not counted |
+/// | `/health` | 200, or 503 after [`Origin::set_healthy`]`(false)`, but not while [`Origin::hold_health`]; counted apart |
 /// | `/long?pieces=N&pause_ms=M` | a body of N bytes, one each M milliseconds |
 /// | any other | 200, the name as header `X-Origin` and as body |
 #[derive(Debug)]
@@ -34,7 +35,9 @@ pub struct Origin {
 #[derive(Debug, Default)]
 struct Shared {
     served: AtomicU64,
+    checked: AtomicU64,
     sick: AtomicBool,
+    held: watch::Sender<bool>,
 }
 
 impl Origin {
@@ -66,6 +69,16 @@ impl Origin {
         self.shared.served.load(Ordering::Relaxed)
     }
 
+    /// How many health checks it has received.
+    pub fn checked(&self) -> u64 {
+        self.shared.checked.load(Ordering::Relaxed)
+    }
+
+    /// Whether health checks, also those that it has received, wait for their answer.
+    pub fn hold_health(&self, held: bool) {
+        self.shared.held.send_replace(held);
+    }
+
     /// What `/health` says from now on.
     pub fn set_healthy(&self, healthy: bool) {
         self.shared.sick.store(!healthy, Ordering::Relaxed);
@@ -95,6 +108,12 @@ impl Origin {
 async fn serve(stream: TcpStream, name: &str, shared: &Shared) -> io::Result<()> {
     let mut stream = BufStream::new(stream);
     while let Some(request) = read_request(&mut stream).await? {
+        if request.path_only() == "/health" {
+            shared.checked.fetch_add(1, Ordering::Relaxed);
+            let mut held = shared.held.subscribe();
+            // Without a sender the origin is gone, and so is the test.
+            let _gone = held.wait_for(|held| !held).await;
+        }
         let status = match request.path_only() {
             "/health" if shared.sick.load(Ordering::Relaxed) => "503 Service Unavailable",
             "/health" => "200 OK",

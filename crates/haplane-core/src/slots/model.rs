@@ -191,8 +191,13 @@ pub struct ObservedSlot {
     pub agent: Agent,
     /// An ask of the agent check is under way: its answer may still change `admin` (facts 12.2).
     pub asking: bool,
+    /// Its agent check is down, as a retired slot's is: it takes no traffic, whatever `admin` is. Never while the agent
+    /// check is off; only seen where sessions are counted.
+    pub agent_down: bool,
     /// Its health check.
     pub health: Health,
+    /// A health check is under way: its result counts for whatever address the slot has by then.
+    pub checking: bool,
     /// The weight in force.
     pub weight: u16,
     /// The weight that the configuration gave.
@@ -202,12 +207,17 @@ pub struct ObservedSlot {
 }
 
 impl ObservedSlot {
-    /// In maintenance, without sessions, and no ask under way that could change that.
+    /// In maintenance, without sessions, and nothing under way.
     pub fn is_quiet(&self) -> bool {
-        self.admin == AdminState::Maint && self.sessions == 0 && !self.asking
+        self.admin == AdminState::Maint && self.sessions == 0 && !self.has_under_way()
     }
 
-    /// Takes traffic of some kind, if only that of persistent sessions.
+    /// Something is under way whose outcome counts although it began before: an ask, or a check of whatever address.
+    pub fn has_under_way(&self) -> bool {
+        self.asking || self.checking
+    }
+
+    /// Out of maintenance: takes traffic of some kind, if only that of persistent sessions, unless a check holds it down.
     pub fn in_rotation(&self) -> bool {
         self.admin != AdminState::Maint
     }

@@ -74,8 +74,7 @@ impl Plan {
 pub fn doubtful(observed: &Observed, wanted: &Wanted, memory: &Memory) -> Vec<Instance> {
     let by_endpoint: BTreeMap<_, _> = wanted.serve.iter().map(|i| (i.endpoint, i)).collect();
     let unknown = |slot: &&ObservedSlot| {
-        slot.agent != Agent::Absent
-            && !slot.in_rotation()
+        may_be_kept_out(slot)
             && memory
                 .slot(&slot.server)
                 .is_none_or(|slot| slot.stage == Stage::Unknown)
@@ -228,6 +227,7 @@ impl<'a> Planner<'a> {
             instance: instance.clone(),
             words: (slot.agent != Agent::Absent).then_some(words),
             agent: slot.agent,
+            lift: slot.agent == Agent::Off && slot.health != Health::Down,
             weight: (alone && slot.weight != weight_of(instance, slot))
                 .then(|| share_of(instance, slot)),
             reopen: alone && slot.admin != AdminState::Ready,
@@ -255,7 +255,7 @@ impl<'a> Planner<'a> {
             self.retire(slot, Reason::ByHand);
         } else if !memory.sure || !at_home || slot.agent == Agent::On || slot.in_rotation() {
             self.prepare(slot, instance, Reason::Unconfirmed);
-        } else if !slot.asking {
+        } else if !slot.has_under_way() {
             self.open(slot, instance);
         }
     }
@@ -264,11 +264,15 @@ impl<'a> Planner<'a> {
         let instance = slot
             .endpoint
             .and_then(|endpoint| self.by_endpoint.get(&endpoint).copied());
-        let kept_out_on_purpose = slot
+        let is_to_be_out = slot
             .endpoint
             .and_then(|endpoint| self.answers.get(&endpoint))
             .is_some_and(|answer| answer.admin == AdminState::Maint);
-        if slot.in_rotation() || (instance.is_some() && kept_out_on_purpose) {
+        let kept_out_on_purpose = instance.is_some() && is_to_be_out && may_be_kept_out(slot);
+        // Down, and by its agent or perhaps so, it serves nobody, and only being filled again puts that right.
+        let may_be_held = slot.agent == Agent::Off && slot.health == Health::Down;
+        let serves = slot.in_rotation() && !slot.agent_down && !may_be_held;
+        if serves || kept_out_on_purpose {
             let claim = slot
                 .endpoint
                 .map_or(Claim::NotListed, |endpoint| self.claim(endpoint));
@@ -378,15 +382,8 @@ impl<'a> Planner<'a> {
     }
 
     fn retire(&mut self, slot: &ObservedSlot, reason: Reason) {
-        let dynamic = matches!(self.policy.mode, Mode::Dynamic { .. });
-        self.plan.frees.push(planned(
-            slot,
-            Kind::Retire {
-                agent: slot.agent,
-                dynamic,
-            },
-            reason,
-        ));
+        let kind = Kind::Retire { agent: slot.agent };
+        self.plan.frees.push(planned(slot, kind, reason));
         self.plan.under_way = true;
         self.soon_free += 1;
     }
@@ -430,6 +427,12 @@ fn planned(slot: &ObservedSlot, kind: Kind, reason: Reason) -> Planned {
         reason,
         telling,
     }
+}
+
+/// In maintenance because its instance shall be? Its agent check runs then, and is up; of a slot that was freed it is
+/// down, and of one that is being filled it is off.
+fn may_be_kept_out(slot: &ObservedSlot) -> bool {
+    !slot.in_rotation() && slot.agent == Agent::On && !slot.agent_down
 }
 
 /// `health down` is lifted by a passed check only, so it is for slots whose checks run.

@@ -1,5 +1,7 @@
 //! Steps, and the commands of the Runtime API that make them.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use haplane_haproxy::runtime_cmd::{Action, Command};
 use haplane_haproxy::{AdminState, BackendName, Percent, RowKey, ServerName};
 
@@ -19,12 +21,10 @@ pub struct Step {
 /// What to do to a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Take it out of rotation for good: the words of a free slot, then maintenance.
+    /// Take it out of rotation for good: held down by its agent check, the words of a free slot, maintenance.
     Retire {
         /// Its agent check.
         agent: Agent,
-        /// It will be deleted rather than filled again.
-        dynamic: bool,
     },
     /// Cut the sessions that outlived the grace.
     Cut,
@@ -38,6 +38,8 @@ pub enum Kind {
         words: Option<Words>,
         /// Its agent check, which must be on to take words (facts 12.1).
         agent: Agent,
+        /// Its agent check was off, where nobody sees whether it is down: once on, it must not hold a slot that serves.
+        lift: bool,
         /// Its weight, where it has none.
         weight: Option<Percent>,
         /// It is out of rotation although it should not be, and has no agent check to put that right.
@@ -129,12 +131,13 @@ impl Step {
             server: self.slot.clone(),
         };
         let actions = match &self.kind {
-            Kind::Retire { agent, dynamic } => retire(*agent, *dynamic),
+            Kind::Retire { agent } => retire(*agent),
             Kind::Cut => vec![Action::ShutdownSessions],
-            Kind::Delete => vec![Action::Delete],
+            Kind::Delete => delete(),
             Kind::Restate {
                 words,
                 agent,
+                lift,
                 weight,
                 reopen,
                 check,
@@ -142,7 +145,11 @@ impl Step {
             } => {
                 let mut actions = Vec::new();
                 actions.extend(weight.map(Action::Weight));
-                actions.extend(speak(words.as_ref(), *agent));
+                if let Some(words) = words {
+                    actions.extend(agent_on(*agent));
+                    actions.extend(lift.then_some(Action::AgentUp));
+                    actions.push(say(words));
+                }
                 if *reopen {
                     actions.extend(enter(AdminState::Ready, *check));
                 } else if words.is_some() && opening.admin != AdminState::Ready {
@@ -180,6 +187,10 @@ impl Step {
                     opening.weight
                 };
                 actions.extend(share.map(Action::Weight));
+                if words.is_some() {
+                    actions.extend(agent_on(*agent));
+                    actions.push(Action::AgentUp);
+                }
                 if !*dynamic {
                     // Read back already; but after a reload in this moment another process takes the commands, whose
                     // slot is in maintenance at its placeholder.
@@ -187,7 +198,7 @@ impl Step {
                     actions.push(Action::Address(address, port.get()));
                 }
                 actions.extend(enter(opening.admin, *check));
-                actions.extend(speak(words.as_ref(), *agent));
+                actions.extend(words.as_ref().map(say));
                 actions
             }
         };
@@ -198,18 +209,22 @@ impl Step {
     }
 }
 
-/// Words first: once they are set, every later ask holds the slot in maintenance. Whatever was asked before them is
-/// waited for before the slot is used again (facts 12.2).
-fn retire(agent: Agent, dynamic: bool) -> Vec<Action> {
-    let mut actions = match agent {
-        Agent::Absent => Vec::new(),
-        // It is about to be deleted, and its parameters said what it sends.
-        Agent::On | Agent::Off if dynamic => vec![Action::DisableAgent],
-        Agent::On => vec![Action::AgentSend(FREE.to_owned())],
-        Agent::Off => vec![Action::EnableAgent, Action::AgentSend(FREE.to_owned())],
-    };
+/// Held down first: the answer to an ask from before may still lift maintenance, but only the word `up`, which no
+/// answer to our words has, lifts that. Then the words with which every later ask keeps the slot in maintenance.
+fn retire(agent: Agent) -> Vec<Action> {
+    let mut actions = agent_on(agent);
+    if agent != Agent::Absent {
+        actions.extend([Action::AgentDown, Action::AgentSend(FREE.to_owned())]);
+    }
     actions.push(Action::State(AdminState::Maint));
     actions
+}
+
+/// 2.8 keeps idle connections to the server for half a minute, and does not delete it before they are gone. A change of
+/// its address closes them; and a silent reply could not be told from the end of 2.6's reply to `del server`.
+fn delete() -> Vec<Action> {
+    let nobody = Action::Address(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+    vec![nobody, Action::Delete]
 }
 
 /// With its agent check off and no ask under way, nothing but us can open the slot.
@@ -228,25 +243,100 @@ fn prepare(
     actions
 }
 
-/// Out of maintenance HAProxy takes a server for up until its first check has failed; `health down` right behind makes
-/// it prove itself first. In maintenance the same word would be forgotten (facts 7.2).
+/// Out of maintenance HAProxy takes a server for up until its first check has failed, and in maintenance `health down`
+/// is forgotten (facts 7.2). So a checked one goes by way of drain, where nobody is sent to it: between two commands of
+/// one line HAProxy serves requests.
 fn enter(admin: AdminState, check: bool) -> Vec<Action> {
-    let mut actions = vec![Action::State(admin)];
-    if check && admin != AdminState::Maint {
-        actions.push(Action::HealthDown);
+    let state = Action::State(admin);
+    let unproven = [Action::State(AdminState::Drain), Action::HealthDown];
+    match admin {
+        AdminState::Ready if check => unproven.into_iter().chain([state]).collect(),
+        AdminState::Drain if check => unproven.into(),
+        AdminState::Ready | AdminState::Drain | AdminState::Maint => vec![state],
     }
-    actions
 }
 
-/// Words are only taken while the agent check is on (facts 12.1).
-fn speak(words: Option<&Words>, agent: Agent) -> Vec<Action> {
-    let Some(words) = words else {
-        return Vec::new();
-    };
-    let mut actions = Vec::new();
-    if agent == Agent::Off {
-        actions.push(Action::EnableAgent);
+/// Words are only taken, and health only set, while the agent check is on (facts 12.1).
+fn agent_on(agent: Agent) -> Vec<Action> {
+    match agent {
+        Agent::Off => vec![Action::EnableAgent],
+        Agent::On | Agent::Absent => Vec::new(),
     }
-    actions.push(Action::AgentSend(words.as_str().to_owned()));
-    actions
+}
+
+fn say(words: &Words) -> Action {
+    Action::AgentSend(words.as_str().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slots::sample;
+
+    fn commands(kind: Kind, opening: Opening) -> Vec<String> {
+        let step = Step {
+            slot: "w".parse().unwrap(),
+            kind,
+        };
+        let backend = "web".parse().unwrap();
+        let commands = step.commands(&backend, opening);
+        commands.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn who_leaves_is_held_down_before_anything_else() {
+        let mut expected = vec![
+            "set server web/w agent down",
+            "set server web/w agent-send @free",
+            "set server web/w state maint",
+        ];
+        let retire = |agent| commands(Kind::Retire { agent }, Opening::READY);
+        assert_eq!(retire(Agent::On), expected);
+        assert_eq!(retire(Agent::Absent), expected[2..]);
+        expected.insert(0, "enable agent web/w");
+        assert_eq!(retire(Agent::Off), expected);
+    }
+
+    #[test]
+    fn who_comes_is_nobodys_before_it_is_proven() {
+        let instance = sample::instance(7);
+        let words = Words::of(&instance, &sample::policy(), 100).unwrap();
+        let open = |admin, check| {
+            let kind = Kind::Open {
+                instance: instance.clone(),
+                words: Some(words.clone()),
+                agent: Agent::Off,
+                weight: None,
+                check,
+                dynamic: false,
+            };
+            let weight = None;
+            commands(kind, Opening { admin, weight })[3..].join("; ")
+        };
+        let words = "set server web/w agent-send web/i7";
+        let (drain, down) = (
+            "set server web/w state drain",
+            "set server web/w health down",
+        );
+        for (admin, check, states) in [
+            (
+                AdminState::Ready,
+                true,
+                format!("{drain}; {down}; set server web/w state ready"),
+            ),
+            (AdminState::Drain, true, format!("{drain}; {down}")),
+            (
+                AdminState::Maint,
+                true,
+                "set server web/w state maint".into(),
+            ),
+            (
+                AdminState::Ready,
+                false,
+                "set server web/w state ready".into(),
+            ),
+        ] {
+            assert_eq!(open(admin, check), format!("{states}; {words}"));
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use haplane_haproxy::Percent;
 
-use super::model::{Instance, Mode, Policy};
+use super::model::{Instance, Policy};
 use crate::key::{Key, KeyError};
 
 /// What a slot sends while it holds no instance; answered `maint` without a look at the store.
@@ -39,10 +39,6 @@ impl Words {
         let mut words: Vec<String> = keys.iter().map(|key| key.as_str().to_owned()).collect();
         if let Some(share) = share_of_weight(instance, configured_weight) {
             words.push(format!("@{share}"));
-        }
-        if let Mode::Dynamic { .. } = policy.mode {
-            // A dynamic server's agent starts with health 0, which only `up` lifts (facts 7.3).
-            words.push("@up".to_owned());
         }
         Ok(Self(words.join(" ").into()))
     }

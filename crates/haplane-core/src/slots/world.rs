@@ -37,9 +37,13 @@ impl World {
 
     /// What `show servers state` and `show stat` would say.
     pub fn observe(&self) -> Observed {
+        let mut slots = self.slots.clone();
+        for slot in &mut slots {
+            slot.agent_down &= slot.agent == Agent::On;
+        }
         Observed {
             process: self.process,
-            slots: self.slots.clone(),
+            slots,
         }
     }
 
@@ -82,6 +86,14 @@ impl World {
                 }
                 self.sends.insert(slot.server.clone(), words.clone());
             }
+            Action::AgentDown | Action::AgentUp if slot.agent != Agent::On => return false,
+            Action::AgentDown => slot.agent_down = true,
+            Action::AgentUp => {
+                slot.agent_down = false;
+                if slot.in_rotation() && slot.health == Health::Down {
+                    slot.health = Health::Up;
+                }
+            }
             Action::EnableAgent if slot.agent == Agent::Absent => return false,
             Action::EnableAgent => slot.agent = Agent::On,
             Action::DisableAgent if slot.agent == Agent::Absent => {}
@@ -91,7 +103,8 @@ impl World {
             Action::HealthDown if slot.admin == AdminState::Maint => {}
             Action::HealthDown => slot.health = Health::Down,
             Action::ShutdownSessions => slot.sessions = 0,
-            Action::Delete if slot.is_quiet() => {
+            // Checks under way do not keep HAProxy from it.
+            Action::Delete if slot.admin == AdminState::Maint && slot.sessions == 0 => {
                 drop(self.slots.remove(index));
             }
             Action::Delete | Action::Add(..) => return false,
@@ -104,22 +117,22 @@ impl World {
             return false;
         }
         let has = |word: &str| parameters.split(' ').any(|parameter| parameter == word);
+        let enrolled = has("agent-check");
         self.slots.push(ObservedSlot {
             server: server.clone(),
             endpoint,
             admin: AdminState::Maint,
             sessions: 0,
-            agent: if has("agent-check") {
-                Agent::Off
-            } else {
-                Agent::Absent
-            },
+            agent: if enrolled { Agent::Off } else { Agent::Absent },
             asking: false,
+            // The agent check of a dynamic server begins with health 0 (facts 7.3).
+            agent_down: enrolled,
             health: if has("check") {
                 Health::Off
             } else {
                 Health::Unchecked
             },
+            checking: false,
             weight: 100,
             configured_weight: 100,
             check_port: None,
@@ -156,7 +169,7 @@ pub fn foresee(
     let mut foreseen = Foreseen::default();
     for _ in 0..MOST_ROUNDS {
         for slot in &mut world.slots {
-            slot.asking = false;
+            (slot.asking, slot.checking) = (false, false);
             if !slot.in_rotation() {
                 slot.sessions = 0;
             }

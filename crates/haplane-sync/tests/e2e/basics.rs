@@ -323,3 +323,33 @@ async fn a_weight_that_is_refused_keeps_nobody_out() {
     assert!(error.contains("static LB algorithm"), "{error}");
     stage.stop().await;
 }
+
+/// Between two commands of one line HAProxy serves requests: opened again and again under load, an instance that never
+/// passed a check gets none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_in_the_moment_of_opening() {
+    let slots = Slots {
+        count: 2,
+        check: "check inter 100ms rise 1",
+        agent: None,
+    };
+    for version in Version::ALL {
+        let mut stage = Stage::new(version, slots).await;
+        let origins = origins(2);
+        for origin in &origins {
+            origin.set_healthy(false);
+        }
+        stage.list(&refs(&origins[..1]));
+        stage.start("", "flap_window = \"off\"");
+        let traffic = Traffic::start(stage.frontend.address(), 16, Duration::ZERO);
+        for round in 0..50 {
+            let now = round % 2;
+            stage.list(&refs(&origins[now..=now]));
+            stage.serves(&refs(&origins[now..=now])).await;
+        }
+        let served: Vec<_> = origins.iter().map(Origin::served).collect();
+        assert_eq!(served, [0, 0], "{version:?}");
+        assert!(traffic.stop().await.failed() > 100, "{version:?}");
+        stage.stop().await;
+    }
+}

@@ -12,6 +12,7 @@ mod basics;
 mod dynamic;
 mod enrolled;
 mod faults;
+mod late_answers;
 mod pools;
 mod rough_socket;
 mod sources;

@@ -42,7 +42,7 @@ impl Slots {
             format!("agent-check agent-addr 127.0.0.1 agent-port {port} agent-inter 200ms agent-send \"@free\\n\"")
         });
         Config::new(&format!(
-            "defaults\n mode http\n timeout connect 1s\n timeout client 10s\n timeout server 10s\n retries 0\n\
+            "defaults\n mode http\n timeout connect 1s\n timeout client 10s\n timeout server 10s\n timeout check 5s\n retries 0\n\
              frontend in\n bind 127.0.0.1:{frontend}\n default_backend web\n\
              backend web\n balance roundrobin\n option httpchk GET /health\n\
              server-template web- 1-{} 127.0.0.1:1 {} disabled weight 100 {}\n",

@@ -1,15 +1,15 @@
 //! One HAProxy with everything that can happen around it: steps that are refused, cut off or applied without an answer,
-//! asks of the agent check that are under way while the words change, sessions that outlive their server, restarts,
-//! and people who change slots by hand. Every rule that must hold is checked where it would be broken.
+//! asks of the agent check and health checks that are under way while words and addresses change, sessions that outlive
+//! their server, restarts, and people who change slots by hand. Every rule that must hold is checked where it would be broken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use haplane_core::slots::world::World;
 use haplane_core::slots::{
-    Agent, Answers, ByHand, CheckPort, Endpoint, Health, Instance, Memory, Mode, Moment, Observed,
-    ObservedSlot, Opening, Outcome, Plan, Planned, Policy, ProcessId, Removal, Stage, Wanted,
-    doubtful, plan,
+    Agent, Answers, ByHand, CheckPort, Endpoint, Health, Instance, Kind, Memory, Mode, Moment,
+    Observed, ObservedSlot, Opening, Outcome, Plan, Planned, Policy, ProcessId, Removal, Stage,
+    Wanted, doubtful, plan,
 };
 use haplane_haproxy::runtime_cmd::{Action, Command};
 use haplane_haproxy::{AdminState, Percent, ServerName};
@@ -44,10 +44,17 @@ pub(super) struct Chaos {
     /// Instances that the store keeps out of rotation.
     out: BTreeMap<String, AdminState>,
     asks: BTreeMap<ServerName, Ask>,
+    /// Health checks under way, and the address that each was sent to.
+    checks: BTreeMap<ServerName, Option<Endpoint>>,
+    /// Slots that an instance left, as far as HAProxy was told so, and that nobody was given since.
+    left: BTreeSet<ServerName>,
     /// Slots whose present address has passed a health check.
     verified: BTreeSet<ServerName>,
-    /// Slots that a person or a cut-off opening left in a state that no rule covers.
+    /// Slots that a person left in a state that no rule covers, or a step that was cut off just before everything
+    /// was forgotten.
     excused: BTreeSet<ServerName>,
+    /// Slots whose last step was cut off.
+    cut_off: BTreeSet<ServerName>,
     /// Slots that were opened in rotation and have kept their address since.
     opened_ready: BTreeSet<ServerName>,
     next_instance: u32,
@@ -74,11 +81,19 @@ pub(super) fn slot(n: usize, agent: Agent, health: Health) -> ObservedSlot {
         sessions: 0,
         agent,
         asking: false,
+        agent_down: false,
         health,
+        checking: false,
         weight: 100,
         configured_weight: 100,
         check_port: None,
     }
+}
+
+/// Whether HAProxy sends it new requests.
+fn takes_traffic(slot: &ObservedSlot) -> bool {
+    let held = slot.agent == Agent::On && slot.agent_down;
+    slot.admin == AdminState::Ready && slot.health != Health::Down && !held
 }
 
 pub(super) fn policy(mode: Mode) -> Policy {
@@ -143,8 +158,11 @@ impl Chaos {
             rough,
             out: BTreeMap::new(),
             asks: BTreeMap::new(),
+            checks: BTreeMap::new(),
+            left: BTreeSet::new(),
             verified: BTreeSet::new(),
             excused: BTreeSet::new(),
+            cut_off: BTreeSet::new(),
             opened_ready: BTreeSet::new(),
             next_instance: 1,
             first_dynamic: dynamic,
@@ -235,19 +253,28 @@ impl Chaos {
             }
             6 if self.rough.restarts && self.rng.u8(0..3) == 0 => self.restart(),
             7 if self.rough.hands && self.rng.bool() => self.meddle(),
+            8 if self.rough.restarts && self.rng.u8(0..3) == 0 => {
+                self.note("the synchroniser restarts");
+                self.memory = Memory::default();
+                self.excused.append(&mut self.cut_off);
+            }
             _ => {}
         }
         self.sessions_come_and_go();
-        self.checks_run();
+        self.checks_begin_and_end();
         self.asks_begin_and_end();
+        self.who_left_is_asked_nothing();
     }
 
     fn restart(&mut self) {
         self.note("HAProxy restarts");
         self.world.process.pid += 1;
         self.asks.clear();
+        self.checks.clear();
+        self.left.clear();
         self.verified.clear();
         self.excused.clear();
+        self.cut_off.clear();
         self.opened_ready.clear();
         if self.first_dynamic {
             self.world.slots.clear();
@@ -258,7 +285,8 @@ impl Chaos {
             slot.endpoint = Endpoint::new([127, 0, 0, 1].into(), 1);
             slot.admin = AdminState::Maint;
             slot.sessions = 0;
-            slot.asking = false;
+            (slot.asking, slot.checking) = (false, false);
+            slot.agent_down = false;
             slot.weight = slot.configured_weight;
             if slot.agent == Agent::Off {
                 slot.agent = Agent::On;
@@ -276,23 +304,25 @@ impl Chaos {
         }
         let index = self.rng.usize(0..self.world.slots.len());
         let server = self.world.slots[index].server.clone();
-        let action = match self.rng.u8(0..6) {
+        let action = match self.rng.u8(0..7) {
             0 => Action::State(AdminState::Ready),
             1 => Action::State(AdminState::Maint),
             2 => Action::State(AdminState::Drain),
             3 => Action::DisableAgent,
             4 => Action::EnableAgent,
+            5 => Action::AgentUp,
             _ => Action::Address([10, 9, 9, 9].into(), 1),
         };
         self.note(&format!("somebody: {action:?} on {server}"));
         self.excused.insert(server.clone());
+        self.left.remove(&server);
         let command = Command::new(format!("web/{server}").parse().unwrap(), action);
         self.world.apply(&command);
     }
 
     fn sessions_come_and_go(&mut self) {
         for slot in &mut self.world.slots {
-            if slot.admin == AdminState::Ready && slot.health != Health::Down && self.rng.bool() {
+            if takes_traffic(slot) && self.rng.bool() {
                 slot.sessions += 1;
             } else if slot.sessions > 0 && self.rng.u8(0..3) == 0 {
                 slot.sessions -= 1;
@@ -300,20 +330,53 @@ impl Chaos {
         }
     }
 
-    pub(super) fn checks_run(&mut self) {
-        let live: BTreeSet<_> = self.live.iter().map(|instance| instance.endpoint).collect();
-        for slot in &mut self.world.slots {
-            let checked = matches!(slot.health, Health::Up | Health::Down);
-            if checked && slot.admin != AdminState::Maint && self.rng.bool() {
-                if slot
-                    .endpoint
-                    .is_some_and(|endpoint| live.contains(&endpoint))
-                {
-                    slot.health = Health::Up;
-                    self.verified.insert(slot.server.clone());
-                } else {
-                    slot.health = Health::Down;
+    /// Health checks begin out of maintenance only, but end wherever the slot is by then.
+    pub(super) fn checks_begin_and_end(&mut self) {
+        for index in 0..self.world.slots.len() {
+            let slot = self.world.slots[index].clone();
+            if let Some(target) = self.checks.get(&slot.server).copied() {
+                if self.rng.bool() {
+                    self.checks.remove(&slot.server);
+                    self.world.slots[index].checking = false;
+                    self.take_result(index, target);
                 }
+            } else if matches!(slot.health, Health::Up | Health::Down)
+                && slot.in_rotation()
+                && self.rng.u8(0..4) > 0
+            {
+                self.checks.insert(slot.server.clone(), slot.endpoint);
+                self.world.slots[index].checking = true;
+            }
+        }
+    }
+
+    /// With `rise 1` one passed check is enough, and HAProxy does not ask which address it was sent to.
+    fn take_result(&mut self, index: usize, target: Option<Endpoint>) {
+        // Who left may well answer for a while.
+        let listed = |instance: &Instance| Some(instance.endpoint) == target;
+        let passed = self.live.iter().any(listed) || self.rng.bool();
+        let slot = &mut self.world.slots[index];
+        if !slot.in_rotation() {
+            return;
+        }
+        if !passed {
+            slot.health = Health::Down;
+            return;
+        }
+        slot.health = Health::Up;
+        let server = slot.server.clone();
+        if slot.endpoint == target {
+            self.verified.insert(server);
+        } else if !self.excused.contains(&server) {
+            self.fail(&format!("a check of {target:?} brought {server} up"));
+        }
+    }
+
+    /// No new request reaches the address of an instance that left, whatever was under way when it did.
+    fn who_left_is_asked_nothing(&self) {
+        for slot in &self.world.slots {
+            if self.left.contains(&slot.server) && takes_traffic(slot) {
+                self.fail(&format!("{} takes traffic again", slot.server));
             }
         }
     }
@@ -352,8 +415,13 @@ impl Chaos {
         }
     }
 
+    /// An answer counts whatever was changed since the ask, unless the agent check is off by then (measured: HAProxy lets
+    /// such an ask run into its time limit).
     fn take_answer(&mut self, index: usize, ask: &Ask) {
         let slot = self.world.slots[index].clone();
+        if slot.agent != Agent::On {
+            return;
+        }
         let opens = slot.admin == AdminState::Maint && ask.answer != AdminState::Maint;
         if opens && slot.endpoint != ask.endpoint && !self.excused.contains(&slot.server) {
             self.fail(&format!(
@@ -391,7 +459,9 @@ impl Chaos {
     /// One round: look, plan, take the steps.
     pub(super) fn round(&mut self) -> Plan {
         let observed = self.world.observe();
-        self.memory.see(&observed, self.now);
+        if self.memory.see(&observed, self.now) {
+            self.excused.append(&mut self.cut_off);
+        }
         let wanted = self.wanted();
         let answers: Answers = doubtful(&observed, &wanted, &self.memory)
             .into_iter()
@@ -429,6 +499,7 @@ impl Chaos {
             self.take(planned);
         }
         self.one_slot_for_each_instance();
+        self.who_left_is_asked_nothing();
         plan
     }
 
@@ -473,26 +544,36 @@ impl Chaos {
             2 if self.rough.steps_fail => (commands.len(), false),
             _ => (commands.len(), true),
         };
-        let mut done = answered;
+        let mut done_all = true;
+        if step.kind.fills() {
+            self.left.remove(&step.slot);
+        }
         for command in commands.iter().take(taken) {
             self.check_before(command);
             let applied = self.world.apply(command);
-            done &= applied;
+            done_all &= applied;
             if applied {
                 self.track(command);
             }
+            self.check_opened(planned);
+        }
+        if matches!(step.kind, Kind::Retire { .. }) && taken == commands.len() && done_all {
+            self.left.insert(step.slot.clone());
         }
         if taken < commands.len() || !answered {
+            self.cut_off.insert(step.slot.clone());
             self.note(&format!(
                 "  only {taken} of {} applied, answered: {answered}",
                 commands.len()
             ));
-            // Cut off between `state ready` and `health down`, no rule can hold.
-            self.excused.insert(step.slot.clone());
         } else {
-            self.check_opened(planned);
+            self.cut_off.remove(&step.slot);
         }
-        let outcome = if done { Outcome::Done } else { Outcome::Unsure };
+        let outcome = if answered && done_all {
+            Outcome::Done
+        } else {
+            Outcome::Unsure
+        };
         self.memory.end(step, outcome, opening, self.now);
     }
 
@@ -505,8 +586,10 @@ impl Chaos {
             .world
             .slots
             .iter()
-            .find(|slot| slot.server == command.row.server)
-            .unwrap();
+            .find(|slot| slot.server == command.row.server);
+        let Some(slot) = slot else {
+            return;
+        };
         let moves = slot.endpoint != Endpoint::new(address, port);
         if moves && slot.in_rotation() {
             self.fail(&format!("{command} while in rotation"));
@@ -524,19 +607,20 @@ impl Chaos {
                 self.opened_ready.remove(server);
                 self.excused.remove(server);
             }
-            // Told to leave: what a late answer opens now is its old address, and is closed at the next look.
             Action::State(AdminState::Maint) => {
                 self.opened_ready.remove(server);
             }
             Action::Delete => {
                 self.asks.remove(server);
+                self.checks.remove(server);
+                self.left.remove(server);
                 self.world.sends.remove(server);
             }
             _ => {}
         }
     }
 
-    /// No request meets an endpoint before its first passed check.
+    /// No request meets an endpoint before its first passed check, not even between two commands.
     fn check_opened(&mut self, planned: &Planned) {
         let opened = &planned.step.slot;
         let slot = self.world.slots.iter().find(|slot| slot.server == *opened);
@@ -554,7 +638,7 @@ impl Chaos {
         if slot.endpoint != meant {
             self.fail(&format!("{opened} was opened at {:?}", slot.endpoint));
         }
-        if slot.health == Health::Up && !self.verified.contains(opened) {
+        if slot.health == Health::Up && takes_traffic(slot) && !self.verified.contains(opened) {
             self.fail(&format!("{opened} was opened unchecked"));
         }
         self.opened_ready.insert(opened.clone());
@@ -596,8 +680,9 @@ impl Chaos {
                 slot.sessions = slot.sessions.saturating_sub(1);
             }
         }
-        self.checks_run();
+        self.checks_begin_and_end();
         self.asks_begin_and_end();
+        self.who_left_is_asked_nothing();
     }
 
     /// Everything is as it should be: full or complete, each in its own state, with its own words.
@@ -639,6 +724,7 @@ impl Chaos {
                 Agent::Absent if slot.admin != AdminState::Ready => {
                     self.fail(&format!("{} is not ready", slot.server))
                 }
+                Agent::On if slot.agent_down => self.fail(&format!("{} is held down", slot.server)),
                 Agent::Off => self.fail(&format!("the agent of {} is off", slot.server)),
                 Agent::On if !own => self.fail(&format!(
                     "{} sends {sends:?} for {}",
