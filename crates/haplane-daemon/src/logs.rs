@@ -1,12 +1,13 @@
-//! Logs: text on a terminal, JSON by request, journald when systemd collects us.
+//! Logs: text, with its priority when systemd collects us; JSON or the journal's fields by request.
 //!
 //! Standard output stays free for data; every log line goes to standard error or to the journal.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Stderr, Write};
 
-use tracing::Subscriber;
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -14,14 +15,15 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// journald when it collects us (`JOURNAL_STREAM`), else text.
+    /// Text; when the journal collects us (`JOURNAL_STREAM`), without a time and with the priority.
     #[default]
     Auto,
     /// One line a person reads.
     Text,
     /// One JSON object a line.
     Json,
-    /// The journal's own protocol, with a field for each value.
+    /// The journal's own protocol, with a field for each value. `journalctl` shows the message alone,
+    /// and the fields with `--output verbose`: for programs, not for who looks at night.
     Journald,
 }
 
@@ -40,7 +42,7 @@ pub enum LogError {
 /// stream that systemd connected to it (systemd.exec(5)).
 pub fn is_journal(journal_stream: Option<&str>) -> bool {
     let named = journal_stream.and_then(|text| text.split_once(':'));
-    let stderr = rustix::fs::fstat(std::io::stderr());
+    let stderr = rustix::fs::fstat(io::stderr());
     match (named, stderr) {
         (Some((device, inode)), Ok(stderr)) => {
             device.parse() == Ok(stderr.st_dev) && inode.parse() == Ok(stderr.st_ino)
@@ -71,7 +73,7 @@ pub fn init(format: Format, filter: &str, under_journal: bool) -> Result<(), Log
     let targets = targets(filter)?;
     let layer = match format {
         Format::Journald => journald().unwrap_or_else(text),
-        Format::Auto if under_journal => journald().unwrap_or_else(text),
+        Format::Auto if under_journal => prioritised(),
         Format::Auto | Format::Text => text(),
         Format::Json => json(),
     };
@@ -82,19 +84,80 @@ pub fn init(format: Format, filter: &str, under_journal: bool) -> Result<(), Log
 type Boxed<S> = Box<dyn Layer<S> + Send + Sync>;
 
 fn text<S: Subscriber + for<'s> LookupSpan<'s>>() -> Boxed<S> {
-    let colour = std::io::stderr().is_terminal();
+    let colour = io::stderr().is_terminal();
     tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(io::stderr)
         .with_ansi(colour)
         .with_target(false)
         .boxed()
+}
+
+/// Text for the journal: a line that begins with `<N>` has this priority (sd-daemon(3)); time and
+/// process are its own.
+fn prioritised<S: Subscriber + for<'s> LookupSpan<'s>>() -> Boxed<S> {
+    tracing_subscriber::fmt::layer()
+        .with_writer(Prioritised)
+        .with_ansi(false)
+        .with_target(false)
+        .with_level(false)
+        .without_time()
+        .boxed()
+}
+
+/// Standard error, with the priority of each event before its line.
+struct Prioritised;
+
+impl<'w> MakeWriter<'w> for Prioritised {
+    type Writer = Line<Stderr>;
+
+    fn make_writer(&'w self) -> Self::Writer {
+        Line::new(Level::INFO, io::stderr())
+    }
+
+    fn make_writer_for(&'w self, event: &Metadata<'_>) -> Self::Writer {
+        Line::new(*event.level(), io::stderr())
+    }
+}
+
+/// One event's line.
+struct Line<W> {
+    priority: Option<&'static str>,
+    to: W,
+}
+
+impl<W> Line<W> {
+    fn new(level: Level, to: W) -> Self {
+        let priority = match level {
+            Level::ERROR => "<3>",
+            Level::WARN => "<4>",
+            Level::INFO => "<6>",
+            _ => "<7>",
+        };
+        Self {
+            priority: Some(priority),
+            to,
+        }
+    }
+}
+
+impl<W: Write> Write for Line<W> {
+    /// In one piece, so that no other thread's line comes between.
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let priority = self.priority.take().unwrap_or_default();
+        self.to.write_all(&[priority.as_bytes(), text].concat())?;
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
 }
 
 fn json<S: Subscriber + for<'s> LookupSpan<'s>>() -> Boxed<S> {
     tracing_subscriber::fmt::layer()
         .json()
         .flatten_event(true)
-        .with_writer(std::io::stderr)
+        .with_writer(io::stderr)
         .boxed()
 }
 
@@ -114,6 +177,14 @@ pub fn story(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_journal_is_told_how_bad_it_is_once_a_line() {
+        let mut line = Line::new(Level::WARN, Vec::new());
+        line.write_all(b"cannot register error=denied").unwrap();
+        line.write_all(b"\n").unwrap();
+        assert_eq!(line.to, b"<4>cannot register error=denied\n");
+    }
 
     #[test]
     fn a_word_that_is_no_level_is_no_filter() {

@@ -18,7 +18,7 @@ pub struct AgentOptions {
     /// Print every key as it will be used, and where it comes from
     #[arg(long)]
     pub print_config: bool,
-    /// auto (journald under systemd, else text), text, json or journald
+    /// auto (text; under systemd with priorities), text, json or journald
     #[arg(long, value_enum, hide_possible_values = true, default_value_t = LogFormat::Auto, env = "HAPLANE_LOG_FORMAT", hide_env_values = true, value_name = "FORMAT")]
     pub log_format: LogFormat,
     /// error, warn, info, debug or trace; also `info,haplane_store=debug`
@@ -83,7 +83,7 @@ pub struct SlotsOptions {
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// journald under systemd, else text
+    /// text; under systemd with the priorities of its journal
     Auto,
     /// Lines for people
     Text,

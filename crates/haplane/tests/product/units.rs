@@ -1,5 +1,6 @@
 //! The systemd units, as systemd itself judges and runs them.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::checkout::{block, files, path, succeed, text};
@@ -69,6 +70,24 @@ fn every_unit_starts_a_command_that_there_is() {
     }
 }
 
+/// The first three commands of every runbook, each once, as for the site that `site.sh` makes.
+fn typed_at_night() -> String {
+    let commands: BTreeSet<String> = files("docs/runbooks", ".md")
+        .iter()
+        .flat_map(|page| {
+            let page = text(&format!("docs/runbooks/{page}"));
+            let (_, block) = page.split_once("```sh\n").unwrap();
+            let block = block.split("```").next().unwrap();
+            block.lines().map(str::to_owned).collect::<Vec<_>>()
+        })
+        .map(|line| {
+            line.replace("BACKEND/SERVER", "web/a")
+                .replace("BACKEND", "web")
+        })
+        .collect();
+    commands.into_iter().map(|line| line + "\n").collect()
+}
+
 /// Consul, HAProxy with the drop-in that seeds it, agent, synchroniser and heartbeat, shut in as shipped
 /// and with the documented tokens.
 #[test]
@@ -81,6 +100,7 @@ fn a_whole_site_runs_under_its_units() {
         "# systemctl edit haplane-heartbeat\n",
     );
     std::fs::write(machine.given().join("heartbeat.conf"), credential).unwrap();
+    std::fs::write(machine.given().join("commands"), typed_at_night()).unwrap();
     machine.run("site.sh");
 }
 

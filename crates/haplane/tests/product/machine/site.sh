@@ -103,6 +103,8 @@ within 30 in_the_fleet # Consul takes its time
 # Soon, although HAProxy said of its free slots until now that nobody answers.
 haplane wait --timeout 7s
 agent=$(property haplane-agent MainPID)
+journalctl --unit haplane-agent --output cat PRIORITY=6 | grep -q '^answering listen=127.0.0.1:9777' ||
+    fail "the journal does not say it all: $(journalctl --unit haplane-agent)"
 shut_in() { # UNIT USER: what the kernel says of its process
     status=/proc/$(property "$1" MainPID)/status
     [ "$2" = any ] || is "$(id -u "$2")" "$(awk '/^Uid:/ { print $3 }' $status)" "the user of $1"
@@ -160,8 +162,6 @@ systemctl start haplane-sync
 shut_in haplane-sync haplane-sync
 served() { haplane slots --json | grep -q '"homeless": *\[\]' && haplane status --json | grep -q shop/one; }
 within 15 served
-systemctl stop haplane-sync
-is success "$(property haplane-sync Result)" "the end of the synchroniser"
 
 # --- the heartbeat, with a token of its own, as docs/alerts.md says -----------------------------------
 
@@ -173,5 +173,27 @@ shut_in haplane-heartbeat any
 beats() { python3 -c 'import urllib.request as u; print(u.urlopen("http://127.0.0.1:9781/metrics").read().decode())'; }
 beaten() { beats | grep -q '^haplane_heartbeats_total{result="ok"} [1-9]'; }
 within 15 beaten
-systemctl stop haplane-heartbeat
-is success "$(property haplane-heartbeat Result)" "the end of the heartbeat"
+
+# --- what the runbooks tell somebody at night to type -------------------------------------------------
+
+printf '#!/bin/sh\nCONSUL_HTTP_TOKEN=%s exec %s "$@"\n' $management $consul >/usr/local/bin/consul
+chmod 0755 /usr/local/bin/consul
+while read -r line; do
+    case $line in
+        *promtool*) continue ;; # no Prometheus here
+        *curl* | *socat*) tool=$(expr "$line" : '.*\(curl\|socat\)') && command -v "$tool" >/dev/null || continue ;;
+    esac
+    status=0
+    CONSUL_HTTP_TOKEN=$(cat /etc/haplane/writer.token) timeout 30 sh -c "$line" >/tmp/typed 2>&1 </dev/null || status=$?
+    case "$status $line" in
+        0\ * | 6\ haplane\ audit*) ;;
+        *) fail "status $status of: $line ($(tail -5 /tmp/typed))" ;;
+    esac
+done </given/commands
+
+# --- the end -------------------------------------------------------------------------------------------
+
+for unit in haplane-heartbeat haplane-sync haplane-agent; do
+    systemctl stop $unit
+    is success "$(property $unit Result)" "the end of $unit"
+done
