@@ -36,6 +36,7 @@ mod source;
 pub use address::{Address, AddressError, Port};
 pub use diagnostics::{Diagnostic, Severity};
 pub use environment::Environment;
+pub use keywords::server_keywords;
 pub use lexer::{MAX_WORDS, Word};
 pub use line::{Activity, Line, Modifier};
 pub use model::{

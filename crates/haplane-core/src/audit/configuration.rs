@@ -1,8 +1,9 @@
 //! What HAProxy refuses, and what we could not read.
 
-use haplane_haproxy::cfg::Severity;
+use haplane_haproxy::cfg::{Severity, server_keywords};
 
 use super::{Findings, Looked, Place, Rule};
+use crate::nearest::nearest;
 
 pub(super) fn check(looked: &Looked<'_>, findings: &mut Findings) {
     for diagnostic in looked.config().diagnostics() {
@@ -19,9 +20,21 @@ pub(super) fn check(looked: &Looked<'_>, findings: &mut Findings) {
                 );
             }
             severity => {
-                let fix = "set the variable, or name the version with --haproxy-version; else look at it yourself";
+                let fix = match &diagnostic.unknown_keyword {
+                    Some(keyword) => keyword_fix(keyword),
+                    None => "set the variable, or name the version with --haproxy-version; else look at it yourself".to_owned(),
+                };
                 findings.add_as(severity, Rule::ConfigUnknown, place, None, message, fix);
             }
         }
     }
+}
+
+fn keyword_fix(keyword: &str) -> String {
+    let near = nearest(keyword, server_keywords());
+    if near.is_empty() {
+        return "take it out, unless it is a keyword of a newer HAProxy; `haproxy -c` knows"
+            .to_owned();
+    }
+    format!("did you mean {}?", near.join(" or "))
 }

@@ -85,7 +85,14 @@ fn not_enrolled(
         Severity::Note
     };
     let message = format!("{name} has no agent-check");
-    let fix = "run `haplane enroll`, or exclude the row there and allow this finding";
+    // Enroll leaves those alone: the agent's `ready` would put them into rotation.
+    let fix = if server.settings.disabled.value && server.template.is_none() {
+        format!(
+            "set its key to maint (`haplane set {name} maint --force`), take `disabled` out, then run `haplane enroll`"
+        )
+    } else {
+        "run `haplane enroll`, or exclude the row there and allow this finding".to_owned()
+    };
     findings.add_as(
         severity,
         Rule::NotEnrolled,

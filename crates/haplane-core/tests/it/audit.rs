@@ -613,6 +613,42 @@ fn the_running_process_against_the_files() {
 }
 
 #[test]
+fn the_fix_is_of_the_case() {
+    let fix = |from: &str, to: &str, rule: Rule| {
+        let all = findings(&CLEAN.replacen(from, to, 1), None);
+        let found = all.into_iter().find(|finding| finding.rule == rule);
+        found.expect("a finding").fix
+    };
+    let slip = fix(
+        "192.0.2.1:80 weight",
+        "192.0.2.1:80 chekc weight",
+        Rule::ConfigUnknown,
+    );
+    assert_eq!(slip, "did you mean check?");
+    let newer = fix(
+        "192.0.2.1:80 weight",
+        "192.0.2.1:80 teleport weight",
+        Rule::ConfigUnknown,
+    );
+    assert!(newer.contains("newer HAProxy"), "{newer}");
+    let undecided = fix(
+        "backend web",
+        ".if feature(X)\n.endif\nbackend web",
+        Rule::ConfigUnknown,
+    );
+    assert!(undecided.contains("--haproxy-version"), "{undecided}");
+
+    let enrolled = "agent-check agent-send \"web/b\\n\"";
+    let plain = fix(enrolled, "", Rule::NotEnrolled);
+    assert!(plain.starts_with("run `haplane enroll`"), "{plain}");
+    let disabled = fix(enrolled, "disabled", Rule::NotEnrolled);
+    assert!(
+        disabled.contains("`haplane set web/b maint --force`"),
+        "{disabled}"
+    );
+}
+
+#[test]
 fn names_are_unique_and_stable() {
     let ids: BTreeSet<_> = Rule::ALL.iter().map(|rule| rule.id()).collect();
     assert_eq!(ids.len(), Rule::ALL.len());

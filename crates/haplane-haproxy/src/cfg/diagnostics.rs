@@ -33,6 +33,8 @@ pub struct Diagnostic {
     pub span: Span,
     /// What, in one sentence.
     pub message: String,
+    /// The word that was taken for a keyword of a server line and is none that we know.
+    pub unknown_keyword: Option<String>,
 }
 
 /// As many remarks as are kept; whoever has more has one problem, not a thousand.
@@ -51,6 +53,7 @@ impl Diagnostics {
                 severity,
                 span,
                 message: message.into(),
+                unknown_keyword: None,
             });
         } else if let Some(last) = self.list.last_mut() {
             last.severity = Severity::Error;
@@ -68,6 +71,16 @@ impl Diagnostics {
 
     pub(super) fn note(&mut self, span: Span, message: impl Into<String>) {
         self.add(Severity::Note, span, message);
+    }
+
+    /// A word on a server line that is no keyword we know.
+    pub(super) fn unknown_keyword(&mut self, span: Span, keyword: &str) {
+        let before = self.list.len();
+        let message = format!("no server keyword that we know: `{keyword}`");
+        self.warning(span, message);
+        if let Some(added) = self.list.get_mut(before) {
+            added.unknown_keyword = Some(keyword.to_owned());
+        }
     }
 
     pub(super) fn into_list(self) -> Vec<Diagnostic> {

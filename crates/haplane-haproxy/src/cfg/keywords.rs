@@ -144,6 +144,11 @@ const VALUES: &[&str] = &[
     "ws",
 ];
 
+/// All keywords of server lines that we know, of HAProxy 2.2 to 3.2.
+pub fn server_keywords() -> impl Iterator<Item = &'static str> {
+    FLAGS.iter().chain(VALUES).copied().chain(["source"])
+}
+
 /// How many words follow `keyword`; none for one that we do not know.
 pub(super) fn arity(keyword: &str) -> Option<Arity> {
     if FLAGS.contains(&keyword) {

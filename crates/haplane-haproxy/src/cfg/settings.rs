@@ -150,8 +150,7 @@ impl ServerSettings {
                 }
                 Some(Arity::Source) => source_length(line, index),
                 None => {
-                    let message = format!("no server keyword that we know: `{keyword}`");
-                    diagnostics.warning(line.span_of(index), message);
+                    diagnostics.unknown_keyword(line.span_of(index), keyword);
                     1
                 }
             };

@@ -31,6 +31,8 @@ struct Planned {
     plan: Plan,
     /// The files after the edits.
     edited: Vec<Vec<u8>>,
+    /// What else to change, by hand.
+    recommended: Option<&'static str>,
 }
 
 fn planned(options: &EnrollOptions) -> Result<Planned, Failure> {
@@ -39,11 +41,23 @@ fn planned(options: &EnrollOptions) -> Result<Planned, Failure> {
     let config = haproxy_files::read_config_in(&options.files.named(), &context)?;
     let plan = plan(&config, &context, &wanted, options.remove)?;
     let edited = apply(&config, &plan.edits);
+    let recommended = if options.remove {
+        None
+    } else {
+        recommended(&config)
+    };
     Ok(Planned {
         config,
         plan,
         edited,
+        recommended,
     })
+}
+
+/// The first asks of a new process are spread over an interval unless that is capped (facts 4.1).
+fn recommended(config: &Config) -> Option<&'static str> {
+    let missing = config.global().max_spread_checks.is_none();
+    missing.then_some("max-spread-checks 1 in the global section: the first asks after a reload then take 0.2 s, not 2 s")
 }
 
 fn plan(
@@ -120,7 +134,7 @@ impl Planned {
             "changed": changed.collect::<Vec<_>>(),
             "unchanged": self.plan.unchanged,
             "left_alone": left_alone.collect::<Vec<_>>(),
-            "recommended": self.recommended(),
+            "recommended": self.recommended,
             "written": written,
             "diff": diff,
         })
@@ -134,15 +148,9 @@ impl Planned {
                 left.name, left.reason
             ));
         }
-        if let Some(recommended) = self.recommended() {
+        if let Some(recommended) = self.recommended {
             output.note(&format!("recommended: {recommended}"));
         }
-    }
-
-    /// The first asks of a new process are spread over an interval unless that is capped (facts 4.1).
-    fn recommended(&self) -> Option<&'static str> {
-        let missing = self.config.global().max_spread_checks.is_none();
-        missing.then_some("max-spread-checks 1 in the global section: the first asks after a reload then take 0.2 s, not 2 s")
     }
 
     fn summary(&self, options: &EnrollOptions) -> String {

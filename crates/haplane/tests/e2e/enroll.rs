@@ -168,10 +168,15 @@ fn writing_keeps_mode_and_all_other_bytes_and_can_be_taken_back() {
     haplane().run(&files.words(&["--check"])).exits(0);
     haplane().run(&files.words(&["--write"])).exits(0);
     assert_eq!(files.text(), enrolled, "a second run changes nothing");
-    haplane()
+    let removed = haplane()
         .run(&files.words(&["--remove", "--write"]))
         .exits(0);
     assert_eq!(files.text(), SECTIONS);
+    assert!(
+        !removed.stderr.contains("recommended"),
+        "{}",
+        removed.stderr
+    );
     let left: Vec<_> = std::fs::read_dir(files.dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
