@@ -282,7 +282,7 @@ addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape") {
     at("filter").value = "";
-    document.activeElement.blur();
+    at("filter").blur(); // a row keeps the focus, so that nobody begins again at the top
     change("q", "");
     return;
   }

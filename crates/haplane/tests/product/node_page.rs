@@ -70,6 +70,9 @@ async fn the_node_page_follows_what_happens_and_can_be_worked_by_keyboard() {
     browser
         .until("document.querySelectorAll('main tbody tr').length === 5")
         .await;
+    browser
+        .until("document.activeElement.matches('main td button')")
+        .await;
     assert_eq!(browser.complaints(), &[] as &[String]);
 }
 

@@ -187,7 +187,7 @@ addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || at("why").open) return;
   if (event.key === "Escape") {
     at("filter").value = wish.q = "";
-    document.activeElement.blur();
+    at("filter").blur(); // a row keeps the focus, so that nobody begins again at the top
     render();
   } else if (event.target.matches("input[type=search]")) {
     return;
