@@ -213,6 +213,13 @@ impl Store for AnyStore {
         }
     }
 
+    async fn forget_log_entry(&self, id: LogId) -> Result<(), StoreError> {
+        match self {
+            Self::Consul(store) => store.forget_log_entry(id).await,
+            Self::Dir(store) => store.forget_log_entry(id).await,
+        }
+    }
+
     fn keys_per_transaction(&self) -> usize {
         match self {
             Self::Consul(store) => store.keys_per_transaction(),

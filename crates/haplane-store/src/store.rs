@@ -68,6 +68,9 @@ pub trait Store: Send + Sync {
     /// number deleted.
     fn trim_log(&self, keep: usize) -> impl Future<Output = Result<usize, StoreError>> + Send;
 
+    /// Deletes one log entry, whether it is there or not. A key that it wrote has no author any more.
+    fn forget_log_entry(&self, id: LogId) -> impl Future<Output = Result<(), StoreError>> + Send;
+
     /// How many keys one transaction can carry.
     fn keys_per_transaction(&self) -> usize;
 }
@@ -103,6 +106,10 @@ impl<S: Store> Store for Arc<S> {
 
     async fn trim_log(&self, keep: usize) -> Result<usize, StoreError> {
         S::trim_log(self, keep).await
+    }
+
+    async fn forget_log_entry(&self, id: LogId) -> Result<(), StoreError> {
+        S::forget_log_entry(self, id).await
     }
 
     fn keys_per_transaction(&self) -> usize {

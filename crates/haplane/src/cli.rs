@@ -50,7 +50,7 @@ pub struct Common {
 pub enum Command {
     /// Run beside an HAProxy and answer its agent checks
     Agent(AgentOptions),
-    /// Test the whole way in production: flip a row of its own, time the proof
+    /// Test the whole way in production: drain a row of its own, prove it, bring it back
     Heartbeat(HeartbeatOptions),
     /// Keep slots in line with service discovery
     Sync(SyncOptions),

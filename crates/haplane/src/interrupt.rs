@@ -7,7 +7,7 @@ use std::io;
 use serde_json::Value as Json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::emulate_default_handler;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::exit::Exit;
@@ -40,11 +40,32 @@ impl Standing {
     /// As long as nothing is left, no handler stands, and a signal ends the process at once.
     async fn signal(&self) -> io::Result<Exit> {
         self.some.notified().await;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        Ok(Interruptions::new()?.next().await)
+    }
+}
+
+/// The signals that end a command. From when it is made on, they do not end the process by themselves: for a
+/// command that has a way to finish first.
+#[derive(Debug)]
+pub struct Interruptions {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interruptions {
+    /// Starts to listen.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// The next one, as the end of the command.
+    pub async fn next(&mut self) -> Exit {
         tokio::select! {
-            _ = interrupt.recv() => Ok(Exit::Interrupted),
-            _ = terminate.recv() => Ok(Exit::Terminated),
+            _ = self.interrupt.recv() => Exit::Interrupted,
+            _ = self.terminate.recv() => Exit::Terminated,
         }
     }
 }

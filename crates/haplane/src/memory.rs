@@ -142,6 +142,11 @@ impl Store for MemoryStore {
         Ok(0)
     }
 
+    async fn forget_log_entry(&self, id: LogId) -> Result<(), StoreError> {
+        self.inner.lock().unwrap().log.remove(&id);
+        Ok(())
+    }
+
     fn keys_per_transaction(&self) -> usize {
         self.size
     }

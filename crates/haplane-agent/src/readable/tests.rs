@@ -74,6 +74,10 @@ impl Store for Said {
         unreachable!()
     }
 
+    async fn forget_log_entry(&self, _: LogId) -> Result<(), StoreError> {
+        unreachable!()
+    }
+
     fn keys_per_transaction(&self) -> usize {
         unreachable!()
     }

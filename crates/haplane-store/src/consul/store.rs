@@ -189,6 +189,22 @@ impl Store for ConsulStore {
                 key: self.log.join(&id.to_string()),
             })
             .collect();
+        self.delete_from_log(&doomed).await?;
+        Ok(doomed.len())
+    }
+
+    async fn forget_log_entry(&self, id: LogId) -> Result<(), StoreError> {
+        let key = self.log.join(&id.to_string());
+        self.delete_from_log(&[Op::Delete { key }]).await
+    }
+
+    fn keys_per_transaction(&self) -> usize {
+        MAX_KEYS
+    }
+}
+
+impl ConsulStore {
+    async fn delete_from_log(&self, doomed: &[Op]) -> Result<(), StoreError> {
         let doing = format!("trimming {}", self.log);
         for ops in doomed.chunks(MAX_OPS) {
             match self.client.txn(ops, &doing, &may_write(&self.log)).await {
@@ -200,15 +216,9 @@ impl Store for ConsulStore {
                 }
             }
         }
-        Ok(doomed.len())
+        Ok(())
     }
 
-    fn keys_per_transaction(&self) -> usize {
-        MAX_KEYS
-    }
-}
-
-impl ConsulStore {
     fn told(&self, refused: Refused) -> CommitError {
         match refused {
             Refused::Commit(error) => error,

@@ -172,12 +172,25 @@ impl Inner {
         let mut trimmed = 0;
         for id in ids.into_iter().take(beyond) {
             if !in_use.contains(&Some(id)) {
-                let path = self.root.join(LOG).join(id.to_string());
-                std::fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
+                self.remove_from_log(id)?;
                 trimmed += 1;
             }
         }
         Ok(trimmed)
+    }
+
+    fn forget_log_entry(&self, id: LogId) -> Result<(), StoreError> {
+        let _lock = Lock::take(&self.root)?;
+        commit::clear_up(&self.root)?;
+        self.remove_from_log(id)
+    }
+
+    fn remove_from_log(&self, id: LogId) -> Result<(), StoreError> {
+        let path = self.root.join(LOG).join(id.to_string());
+        match std::fs::remove_file(&path) {
+            Err(error) if !is_absence(&error) => Err(failed("remove", &path, error)),
+            _ => Ok(()),
+        }
     }
 
     fn returned(&self, seen: &Seen) -> bool {
@@ -267,6 +280,10 @@ impl Store for DirStore {
 
     async fn trim_log(&self, keep: usize) -> Result<usize, StoreError> {
         self.off(move |inner| inner.trim_log(keep)).await?
+    }
+
+    async fn forget_log_entry(&self, id: LogId) -> Result<(), StoreError> {
+        self.off(move |inner| inner.forget_log_entry(id)).await?
     }
 
     fn keys_per_transaction(&self) -> usize {

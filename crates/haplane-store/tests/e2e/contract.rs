@@ -353,6 +353,11 @@ async fn the_log_is_read_and_trimmed(bench: &impl Bench) {
     assert_eq!(left[4], kept);
     assert_eq!(store.log_entry(ids[0]).await.unwrap(), None);
     assert_eq!(store.trim_log(4).await.unwrap(), 0);
+    store.forget_log_entry(ids[7]).await.unwrap();
+    assert_eq!(store.log_entry(ids[7]).await.unwrap(), None);
+    store.forget_log_entry(ids[7]).await.expect("gone is gone");
+    let left: Vec<_> = store.log(100).await.unwrap().iter().map(|e| e.id).collect();
+    assert_eq!(left, [ids[6], ids[5], ids[4], kept]);
 }
 
 async fn of_two_writers_one_wins(bench: &impl Bench) {

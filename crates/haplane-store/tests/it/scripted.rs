@@ -137,6 +137,10 @@ impl Store for Scripted {
         unreachable!("a watch does not trim the log")
     }
 
+    async fn forget_log_entry(&self, _: LogId) -> Result<(), StoreError> {
+        unreachable!("a watch does not trim the log")
+    }
+
     fn keys_per_transaction(&self) -> usize {
         1
     }

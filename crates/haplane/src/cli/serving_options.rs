@@ -24,18 +24,21 @@ pub struct UiOptions {
 /// Options of `haplane heartbeat`.
 #[derive(Debug, Args)]
 pub struct HeartbeatOptions {
-    /// The row to flip; its server line belongs in every haproxy.cfg and takes no traffic
+    /// The row to drain and bring back; its server line belongs in every haproxy.cfg and takes no traffic
     #[arg(value_name = "ROW", default_value = heartbeat::ROW)]
     pub row: String,
     /// Between two beats
     #[arg(long, value_name = "TIME", default_value = "1m")]
     pub every: String,
-    /// How long to wait for the proof
+    /// How long to wait for the proof, on each of the two ways
     #[arg(long, value_name = "TIME", default_value = "30s")]
     pub timeout: String,
-    /// Beat once and end: 0 proven, 4 not
+    /// Beat once and end: 0 proven there and back, 4 not
     #[arg(long)]
     pub once: bool,
+    /// Also a row that shares its backend with others, and so may take traffic
+    #[arg(long)]
+    pub force: bool,
     /// Where its figures are, at /metrics
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = heartbeat::LISTEN)]
     pub heartbeat_listen: SocketAddr,

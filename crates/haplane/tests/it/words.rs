@@ -179,6 +179,20 @@ fn without_a_configuration_it_says_how_to_name_one() {
 }
 
 #[test]
+fn the_heartbeats_backend_is_one_that_the_audit_likes() {
+    let page = include_str!("../../../../docs/alerts.md");
+    let start = page.find("backend haplane-heartbeat").unwrap();
+    let (backend, _) = page[start..].split_once("```").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("haproxy.cfg");
+    let site = "global\n max-spread-checks 1\n stats socket /run/haproxy.sock mode 660 level user\n\
+                defaults\n mode http\n timeout connect 1s\n timeout client 5s\n timeout server 5s\n";
+    std::fs::write(&config, format!("{site}{backend}")).unwrap();
+    let run = haplane().run(&["audit", "--fail-on", "note", "-f", config.to_str().unwrap()]);
+    run.exits(0);
+}
+
+#[test]
 fn the_documented_exit_statuses_are_those_of_the_code() {
     let page = include_str!("../../../../docs/operating.md");
     for exit in haplane::exit::Exit::ALL {

@@ -1,23 +1,195 @@
 //! The heartbeat, over a real HAProxy.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::haproxy::{Config, Haproxy, Version};
 use haplane_testkit::http::{Request, Target};
 use haplane_testkit::ports::Port;
-use haplane_testkit::process::Process;
+use haplane_testkit::process::{Process, Signal};
+use serde_json::{Value, json};
 
 use crate::agent::{Agent, Folder};
+use crate::command::Haplane;
 
+/// The backend that docs/alerts.md tells everybody to have, sooner asked, beside one that takes traffic.
 fn config(agent: &Agent) -> Config {
+    let page = include_str!("../../../../docs/alerts.md");
+    let start = page.find("backend haplane-heartbeat").expect("the backend");
+    let (backend, _) = page[start..].split_once("```").expect("its end");
+    let backend = backend
+        .replace("9777", &agent.checks.to_string())
+        .replace("agent-inter 2s", "agent-inter 200ms");
+    let check = format!(
+        "agent-check agent-addr 127.0.0.1 agent-port {} agent-inter 200ms",
+        agent.checks
+    );
     Config::new(&format!(
         "defaults\n mode http\n timeout connect 1s\n timeout client 5s\n timeout server 5s\n\
-         backend haplane-heartbeat\n \
-         server self 127.0.0.1:9 agent-check agent-addr 127.0.0.1 agent-port {} agent-inter 200ms \
-         agent-send \"haplane-heartbeat/self\\n\"\n",
-        agent.checks
+         {backend}\
+         backend web\n server a 127.0.0.1:9 {check} agent-send \"web/a\\n\"\n \
+         server b 127.0.0.1:9 {check} agent-send \"web/b\\n\"\n"
     ))
+}
+
+/// Until HAProxy has asked for all its rows.
+async fn all_ask(agent: &Agent) {
+    eventually("the rows ask", Duration::from_secs(10), async || {
+        let rows = agent.get("/v1/rows").await.unwrap().json();
+        if rows.as_array().is_some_and(|rows| rows.len() == 3) {
+            Ok(())
+        } else {
+            Err(rows)
+        }
+    })
+    .await;
+}
+
+fn keys(haplane: &Haplane) -> Value {
+    haplane.run(&["show", "--json"]).exits(0).json()["keys"].clone()
+}
+
+fn entries(haplane: &Haplane) -> usize {
+    let log = haplane.run(&["log", "--json"]).exits(0).json();
+    log["entries"].as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn whatever_becomes_of_a_beat_the_row_is_back() {
+    let folder = Folder::new();
+    let haplane = folder.haplane();
+    let agent = Agent::start(&haplane).await;
+    let agents = agent.page().trim_end_matches('/').to_owned();
+    let mut haproxy = Haproxy::start(Version::V28, config(&agent)).await;
+    all_ask(&agent).await;
+    let once = |timeout: &'static str| {
+        ["heartbeat", "--once", "--agents", &agents, timeout].map(str::to_owned)
+    };
+    let beat = |timeout| {
+        let words = once(timeout);
+        haplane.run(&words.each_ref().map(String::as_str))
+    };
+    let nothing_left = || {
+        assert_eq!(keys(&haplane), json!([]));
+        assert_eq!(
+            entries(&haplane),
+            0,
+            "one a minute would push the others out"
+        );
+    };
+    for _ in 0..2 {
+        let proven = beat("--timeout=10s").exits(0);
+        assert!(proven.stdout.contains("proven: drained in"), "{proven:?}");
+        nothing_left();
+    }
+
+    // HAProxy does not follow.
+    haproxy.process().freeze().await;
+    let late = beat("--timeout=1s").exits(4);
+    assert!(late.stderr.contains("haplane-heartbeat/self"), "{late:?}");
+    nothing_left();
+
+    let logs = tempfile::tempdir().unwrap();
+    let begin = || {
+        let words = once("--timeout=60s");
+        let command = haplane.command(&words.each_ref().map(String::as_str));
+        Process::spawn("haplane heartbeat", command, &logs.path().join("log"))
+    };
+    let drained = async || {
+        eventually(
+            "the beat has drained its row",
+            Duration::from_secs(10),
+            async || {
+                let keys = keys(&haplane);
+                let is_drained = keys[0]["value"] == "drain";
+                if is_drained {
+                    Ok(keys[0].clone())
+                } else {
+                    Err(keys)
+                }
+            },
+        )
+        .await
+    };
+    // Interrupted, it finishes the way back first, and ends by the signal.
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut beating = begin();
+        let key = drained().await;
+        assert_eq!(key["by"], "heartbeat", "{key}");
+        assert!(
+            key["until"].is_string() && key["forgotten"] == false,
+            "{key}"
+        );
+        beating.signal(signal);
+        let end = beating.exit(Duration::from_secs(10)).await;
+        assert_eq!(end.signal(), Some(signal.as_raw()), "{}", beating.log());
+        assert!(
+            beating.log().contains("is as it was before"),
+            "{}",
+            beating.log()
+        );
+        nothing_left();
+    }
+    // Killed, it leaves a value that ends by itself; the next beat takes it away.
+    let mut beating = begin();
+    drained().await;
+    beating.kill();
+    haproxy.process().thaw();
+    assert_eq!(keys(&haplane)[0]["by"], "heartbeat");
+    beat("--timeout=10s").exits(0);
+    nothing_left();
+}
+
+#[tokio::test]
+async fn a_beat_takes_no_row_that_is_not_its_own() {
+    let folder = Folder::new();
+    let haplane = folder.haplane();
+    let agent = Agent::start(&haplane).await;
+    let agents = agent.page().trim_end_matches('/').to_owned();
+    let beat = |words: &[&str]| {
+        let all = [&["heartbeat", "--once", "--agents", &agents], words].concat();
+        haplane.run(&all)
+    };
+    let nobody = beat(&[]).exits(3);
+    assert!(nobody.stderr.contains("no HAProxy asks for"), "{nobody:?}");
+
+    let _haproxy = Haproxy::start(Version::V28, config(&agent)).await;
+    all_ask(&agent).await;
+    let in_use = beat(&["web/a"]).exits(3);
+    assert!(
+        in_use.stderr.contains("not alone in its backend (web/b)"),
+        "{in_use:?}"
+    );
+    beat(&["web/nobody"]).exits(3);
+    beat(&["canary"]).exits(3);
+    assert_eq!(keys(&haplane), json!([]), "nothing was written");
+    beat(&["web/a", "--force"]).exits(0);
+
+    // A value of somebody else's stays.
+    haplane
+        .run(&[
+            "set",
+            "haplane-heartbeat/self",
+            "maint",
+            "--agents",
+            &agents,
+        ])
+        .exits(0);
+    let theirs = beat(&[]).exits(3);
+    assert!(
+        theirs.stderr.contains("is maint, written by alice"),
+        "{theirs:?}"
+    );
+    assert_eq!(keys(&haplane)[0]["value"], "maint");
+
+    let nowhere = haplane
+        .run(&["heartbeat", "--once", "--agents", "http://127.0.0.1:1"])
+        .exits(5);
+    assert!(
+        nowhere.stderr.contains("no agent can be asked"),
+        "{nowhere:?}"
+    );
 }
 
 #[tokio::test]
@@ -26,43 +198,12 @@ async fn the_heartbeat_is_proven_by_haproxy_and_stops_with_it() {
     let haplane = folder.haplane();
     let agent = Agent::start(&haplane).await;
     let agents = agent.page().trim_end_matches('/').to_owned();
-    let once = ["heartbeat", "--once", "--agents", &agents];
-    let nobody = haplane.run(&once).exits(4);
-    assert!(nobody.stderr.contains("no HAProxy asks for"), "{nobody:?}");
-
     let haproxy = Haproxy::start(Version::V28, config(&agent)).await;
-    eventually("the row asks", Duration::from_secs(10), async || {
-        let rows = agent.get("/v1/rows").await.unwrap().json();
-        if rows.as_array().is_some_and(|rows| !rows.is_empty()) {
-            Ok(())
-        } else {
-            Err(rows)
-        }
-    })
-    .await;
-    // Each beat is a flip.
-    let first = haproxy
-        .stat("haplane-heartbeat/self")
-        .await
-        .get("status")
-        .to_owned();
-    haplane.run(&once).exits(0);
-    let second = haproxy
-        .stat("haplane-heartbeat/self")
-        .await
-        .get("status")
-        .to_owned();
-    assert_ne!(first, second);
-    let log = haplane.run(&["log", "--json"]).exits(0).json();
-    assert_eq!(
-        log["entries"].as_array().unwrap().len(),
-        0,
-        "no entries of it"
-    );
+    all_ask(&agent).await;
 
     let port = Port::reserve();
     let listen = port.address().to_string();
-    let folder = tempfile::tempdir().unwrap();
+    let logs = tempfile::tempdir().unwrap();
     let command = haplane.command(&[
         "heartbeat",
         "--every=200ms",
@@ -72,7 +213,7 @@ async fn the_heartbeat_is_proven_by_haproxy_and_stops_with_it() {
         "--agents",
         &agents,
     ]);
-    let _beating = Process::spawn("haplane heartbeat", command, &folder.path().join("log"));
+    let mut beating = Process::spawn("haplane heartbeat", command, &logs.path().join("log"));
     let metrics = async || {
         let target = Target::Tcp(port.address());
         match Request::get("/metrics").send(&target).await {
@@ -105,4 +246,10 @@ async fn the_heartbeat_is_proven_by_haproxy_and_stops_with_it() {
         }
     })
     .await;
+
+    // Its end is a beat's end too.
+    beating.signal(Signal::TERM);
+    let end = beating.exit(Duration::from_secs(10)).await;
+    assert_eq!(end.code(), Some(0), "{}", beating.log());
+    assert_eq!(keys(&haplane), json!([]));
 }

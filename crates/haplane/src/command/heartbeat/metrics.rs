@@ -68,11 +68,12 @@ impl Metrics {
         metrics
     }
 
-    pub(super) fn beat(&self, outcome: Outcome, took: Duration) {
+    pub(super) fn beat(&self, outcome: Outcome) {
         self.beats.get_or_create(&outcome.label()).inc();
-        if outcome == Outcome::Proven {
-            self.seconds.observe(took.as_secs_f64());
-        }
+    }
+
+    pub(super) fn way(&self, took: Duration) {
+        self.seconds.observe(took.as_secs_f64());
     }
 
     #[expect(
