@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::HOST;
+use http::header::{CACHE_CONTROL, HOST, PRAGMA};
 use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::Full;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -284,6 +284,12 @@ impl Client {
             .clone()
             .with_some("dc", settings.datacenter.as_deref())
             .with_some("ns", settings.namespace.as_deref());
+        let target = if call.method == Method::GET {
+            // No cache has seen this one before. Consul does not look at it.
+            target.with("once", &format!("{:016x}", fastrand::u64(..)))
+        } else {
+            target
+        };
         let wrong = |source: http::Error| {
             StoreError::new(StoreErrorKind::Config, "this request cannot be sent").because(source)
         };
@@ -294,6 +300,11 @@ impl Client {
             .body(Full::new(call.body.clone()))
             .map_err(wrong)?;
         let fields = request.headers_mut();
+        fields.insert(
+            CACHE_CONTROL,
+            HeaderValue::from_static("no-cache, no-store"),
+        );
+        fields.insert(PRAGMA, HeaderValue::from_static("no-cache"));
         fields.insert(
             "user-agent",
             HeaderValue::from_static(concat!("haplane/", env!("CARGO_PKG_VERSION"))),

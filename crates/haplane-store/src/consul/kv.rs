@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::consul::client::{Call, Client, Freshness, Target, decode};
 use crate::consul::connection::Answer;
-use crate::consul::meta::Meta;
+use crate::consul::meta::{Meta, is_first_hand};
 use crate::consul::settings::{Consistency, Prefix};
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -157,6 +157,7 @@ impl Client {
         let doing = format!("listing {prefix}");
         let target = Target::new(ROOT, prefix.as_str()).with("keys", "");
         let answer = self.send(ReadHow::CONSISTENT.call(target)).await?;
+        is_first_hand(&answer.fields)?;
         match answer.status {
             StatusCode::OK => decode(&answer, &doing),
             StatusCode::NOT_FOUND => absent(&answer).map(|_| Vec::new()),
@@ -170,6 +171,7 @@ impl Client {
         doing: &str,
         permission: &str,
     ) -> Result<(Meta, Vec<KvPair>), StoreError> {
+        is_first_hand(&answer.fields)?;
         match answer.status {
             StatusCode::OK => {
                 let wire: Vec<WirePair> = decode(answer, doing)?;

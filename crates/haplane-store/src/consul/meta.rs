@@ -39,6 +39,22 @@ impl Meta {
     }
 }
 
+/// Consul answers reads of keys itself, each time anew. An answer that a cache on the way kept is what was
+/// true once.
+pub(crate) fn is_first_hand(fields: &HeaderMap) -> Result<(), StoreError> {
+    let says = |name: &str, is_kept: fn(&str) -> bool| {
+        let mut values = fields.get_all(name).iter();
+        values.any(|value| value.to_str().is_ok_and(is_kept))
+    };
+    let has_age = says("age", |age| age.trim() != "0");
+    let is_hit = |word: &str| word.to_ascii_lowercase().contains("hit");
+    if has_age || says("x-cache", is_hit) || says("cache-status", is_hit) {
+        let what = "the answer was kept by a cache on the way to Consul: reach Consul without one";
+        return Err(StoreError::new(StoreErrorKind::Undecodable, what));
+    }
+    Ok(())
+}
+
 fn extent(fields: &HeaderMap) -> Extent {
     let mut said = fields.get_all(FILTERED).iter();
     if said.any(|said| said.as_bytes().eq_ignore_ascii_case(b"true")) {
@@ -126,5 +142,22 @@ mod tests {
         let mut twice = fields(&GOOD);
         twice.append("x-consul-index", "7".parse().unwrap());
         assert!(Meta::from_fields(&twice).is_err());
+    }
+
+    #[test]
+    fn an_answer_from_a_cache_is_told() {
+        let kept = |pairs: &[(&'static str, &str)]| is_first_hand(&fields(pairs)).is_err();
+        assert!(!kept(&GOOD));
+        assert!(!kept(&[("age", "0"), ("x-cache", "MISS from proxy")]));
+        for pair in [
+            ("age", "7"),
+            ("age", "00"),
+            ("x-cache", "HIT"),
+            ("x-cache", "Hit from cloudfront"),
+            ("x-cache", "TCP_MEM_HIT"),
+            ("cache-status", "edge; hit; ttl=30"),
+        ] {
+            assert!(kept(&[pair]), "{pair:?}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::consul::client::{Call, Client, Target};
+use crate::consul::meta::is_first_hand;
 use crate::consul::txn::MAX_OPS;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Named;
@@ -46,14 +47,17 @@ struct WireError {
 }
 
 impl WireError {
-    /// What Consul says of a key. A blank is in no key, so that the words cannot be a part of one.
-    fn named(&self) -> Option<Named> {
+    /// What Consul says of this key. The answer has to name the key that was asked for: one to another
+    /// question proves nothing. A denial is believed as it is, since 1.8 names no key there, and to
+    /// believe it changes nothing.
+    fn named(&self, key: &str) -> Option<Named> {
         let what = self.what.as_str();
+        // Consul's own quotation marks and escapes; where they differ from these, it is not understood.
         if what.contains("Permission denied") {
             Some(Named::Denied)
-        } else if what.ends_with("doesn't exist") {
+        } else if what.contains(&format!("key {key:?} doesn't exist")) {
             Some(Named::Absent)
-        } else if what.contains("current modify index ") {
+        } else if what.contains(&format!("key {key:?}, current modify index ")) {
             Some(Named::Present)
         } else {
             None
@@ -119,19 +123,18 @@ impl Client {
         })?;
         let target = Target::new("/v1/txn", "").with("consistent", "");
         let answer = self.send(Call::put(target, body)).await?;
+        is_first_hand(&answer.fields)?;
         if answer.status != StatusCode::CONFLICT {
             return Ok(None);
         }
         let Ok(failed) = serde_json::from_slice::<WireFailed>(&answer.body) else {
             return Ok(None);
         };
-        let said = failed
-            .errors
-            .iter()
-            .map(|error| Some((error.op_index, error.named()?)));
-        let said: Option<BTreeMap<usize, Named>> = said.collect();
-        let in_range = |said: &BTreeMap<usize, Named>| said.keys().all(|&place| place < keys.len());
-        Ok(said.filter(in_range))
+        let said = failed.errors.iter().map(|error| {
+            let key = keys.get(error.op_index)?;
+            Some((error.op_index, error.named(key)?))
+        });
+        Ok(said.collect())
     }
 
     async fn kv_named_singly(&self, keys: &[String]) -> Result<Vec<Named>, StoreError> {
@@ -154,7 +157,7 @@ mod tests {
                 op_index: 0,
                 what: what.to_owned(),
             };
-            error.named()
+            error.named("haplane/state/a")
         };
         for (what, want) in [
             ("Permission denied", Some(Named::Denied)),
@@ -163,7 +166,7 @@ mod tests {
                 Some(Named::Denied),
             ),
             (
-                "failed to check index, key \"haplane/state/zz\" doesn't exist",
+                "failed to check index, key \"haplane/state/a\" doesn't exist",
                 Some(Named::Absent),
             ),
             (
@@ -174,6 +177,16 @@ mod tests {
             ("something else", None),
         ] {
             assert_eq!(said(what), want, "{what}");
+        }
+        for of_another in ["haplane/state/b", "haplane/state/a2", "x/haplane/state/a"] {
+            let absent = format!("failed to check index, key {of_another:?} doesn't exist");
+            let present =
+                format!("failed index check for key {of_another:?}, current modify index 15 != 0");
+            assert_eq!(
+                (said(&absent), said(&present)),
+                (None, None),
+                "{of_another}"
+            );
         }
     }
 }

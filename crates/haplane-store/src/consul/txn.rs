@@ -65,6 +65,15 @@ struct WireKv<'a> {
 }
 
 impl Op {
+    fn key(&self) -> &str {
+        match self {
+            Self::Cas { key, .. }
+            | Self::DeleteCas { key, .. }
+            | Self::CheckAbsent { key }
+            | Self::Delete { key } => key,
+        }
+    }
+
     fn wire(&self) -> WireOp<'_> {
         let (verb, key) = match self {
             Self::Cas { key, .. } => ("cas", key),
@@ -173,8 +182,8 @@ impl Client {
             StatusCode::CONFLICT => {
                 // An older answer to a denied transaction is plain text.
                 match serde_json::from_slice::<WireRolledBack>(&answer.body) {
-                    Ok(rolled_back) => Err(rolled_back.read(doing, permission)),
-                    Err(_) => Err(word_of(&self.said(&answer), doing, permission).into()),
+                    Ok(rolled_back) => Err(rolled_back.read(ops, doing, permission)),
+                    Err(_) => Err(word_of(&self.said(&answer), doing, permission)),
                 }
             }
             status => Err(TxnError::Failed(Failure {
@@ -186,31 +195,37 @@ impl Client {
 }
 
 impl WireRolledBack {
-    fn read(self, doing: &str, permission: &str) -> TxnError {
-        let other = self.errors.iter().find(|error| !error.is_stale());
-        match other {
-            Some(other) => word_of(&other.what, doing, permission).into(),
+    fn read(self, ops: &[Op], doing: &str, permission: &str) -> TxnError {
+        match self.errors.iter().find(|error| !error.is_stale(ops)) {
+            Some(other) => word_of(&other.what, doing, permission),
+            None if self.errors.is_empty() => word_of("(no reason)", doing, permission),
             None => TxnError::Stale(self.errors.iter().map(|error| error.op_index).collect()),
         }
     }
 }
 
 impl WireError {
-    /// Consul's words for an operation that did not find what it expected: `failed to set key "k",
-    /// index is stale`, `failed to delete key "k", index is stale`, `key "k" exists`.
-    fn is_stale(&self) -> bool {
-        self.what.ends_with("index is stale")
-            || (self.what.starts_with("key ") && self.what.ends_with(" exists"))
+    /// Consul's words for an operation that did not find what it expected, which name its key.
+    fn is_stale(&self, ops: &[Op]) -> bool {
+        ops.get(self.op_index).is_some_and(|op| {
+            let key = op.key();
+            self.what.contains(&format!(" key {key:?}, index is stale"))
+                || self.what == format!("key {key:?} exists")
+        })
     }
 }
 
-fn word_of(what: &str, doing: &str, permission: &str) -> StoreError {
+/// What is known after a 409 that does not say of our own keys why: a denial came before anything was
+/// done. Anything else may be the answer to another question, and is looked into like a lost one.
+fn word_of(what: &str, doing: &str, permission: &str) -> TxnError {
     if what.contains("Permission denied") || what.contains("ACL not found") {
-        denied(doing, what, permission)
-    } else {
-        let what = format!("Consul rolled the transaction back, {doing}: {what}");
-        StoreError::new(StoreErrorKind::Status, what)
+        return denied(doing, what, permission).into();
     }
+    let what = format!("Consul's refusal is not one of this transaction, {doing}: {what}");
+    TxnError::Failed(Failure {
+        error: StoreError::new(StoreErrorKind::Status, what),
+        sent: true,
+    })
 }
 
 #[cfg(test)]
@@ -220,17 +235,33 @@ mod tests {
     fn read(errors: &str) -> TxnError {
         let json = format!(r#"{{"Results":null,"Errors":{errors}}}"#);
         let wire: WireRolledBack = serde_json::from_str(&json).unwrap();
-        wire.read("writing", "a right")
+        let key = |key: &str| key.to_owned();
+        let set = |at: &str| Op::Cas {
+            key: key(at),
+            value: key("drain"),
+            flags: 7,
+            index: 3,
+        };
+        let ops = [
+            set("t/1"),
+            set("t/0"),
+            Op::CheckAbsent { key: key("t/9") },
+            Op::DeleteCas {
+                key: key("t/8"),
+                index: 3,
+            },
+        ];
+        wire.read(&ops, "writing", "a right")
     }
 
     #[test]
     fn a_conflict_is_told_from_a_missing_permission() {
         let stale = read(
             r#"[{"OpIndex":1,"What":"failed to set key \"t/0\", index is stale"},
-                {"OpIndex":3,"What":"key \"t/9\" exists"},
-                {"OpIndex":4,"What":"failed to delete key \"t/0\", index is stale"}]"#,
+                {"OpIndex":2,"What":"key \"t/9\" exists"},
+                {"OpIndex":3,"What":"failed to delete key \"t/8\", index is stale"}]"#,
         );
-        assert!(matches!(stale, TxnError::Stale(places) if places == [1, 3, 4]));
+        assert!(matches!(stale, TxnError::Stale(places) if places == [1, 2, 3]));
         for what in ["Permission denied", "rpc error: ACL not found"] {
             let denied = read(&format!(r#"[{{"OpIndex":0,"What":"{what}"}}]"#));
             let TxnError::Failed(failure) = denied else {
@@ -240,8 +271,23 @@ mod tests {
             assert!(failure.error.what.contains("a right"));
             assert!(!failure.sent, "it is known not to have happened");
         }
-        let other = read(r#"[{"OpIndex":0,"What":"lock is already held"}]"#);
-        assert!(matches!(other, TxnError::Failed(f) if f.error.kind == StoreErrorKind::Status));
+    }
+
+    #[test]
+    fn a_conflict_about_other_keys_says_nothing_of_this_transaction() {
+        for errors in [
+            r#"[{"OpIndex":0,"What":"lock is already held"}]"#,
+            r#"[{"OpIndex":0,"What":"failed index check"}]"#,
+            r#"[{"OpIndex":1,"What":"failed to set key \"t/1\", index is stale"}]"#,
+            r#"[{"OpIndex":7,"What":"failed to set key \"t/1\", index is stale"}]"#,
+            "[]",
+        ] {
+            let TxnError::Failed(failure) = read(errors) else {
+                panic!("{errors}");
+            };
+            assert_eq!(failure.error.kind, StoreErrorKind::Status, "{errors}");
+            assert!(failure.sent, "it may have happened: {errors}");
+        }
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::time::Duration;
 use haplane_core::guard::{Mode, Refusal};
 use haplane_core::marker;
 use haplane_store::consul::{Consistency, ConsulSettings, ConsulStore};
-use haplane_store::{CommitError, Store as _, StoreErrorKind};
+use haplane_store::{CommitError, Named, Store as _, StoreErrorKind};
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::fake_consul::{FakeConsul, Reply};
+use haplane_testkit::http::Request;
 
 use crate::consul::open;
 use crate::contract::{change, read, transaction};
@@ -323,13 +324,117 @@ async fn a_write_without_an_answer_is_looked_for_and_never_repeated() {
     assert_eq!(sent(), 2);
 }
 
+/// What Consul says of one key of a transaction, in its own form.
+fn refused(what: &str) -> Reply {
+    let what = what.replace('"', "\\\"");
+    let body =
+        format!(r#"{{"Results":null,"Errors":[{{"OpIndex":0,"What":"{what}"}}],"Index":0}}"#);
+    Reply::status(409, body)
+}
+
+#[tokio::test]
+async fn a_refusal_that_is_not_about_our_keys_is_looked_into_like_a_lost_answer() {
+    let fake = drained();
+    let store = open(&fake.url(), "haplane");
+    let writing = change(&haplane_core::Snapshot::default(), "web/b", Some("50%"));
+    let transaction = transaction(vec![writing]);
+    let entry = transaction.log.clone().unwrap();
+    fake.always("/v1/txn", refused("failed index check"));
+    let (committed, ()) = tokio::join!(store.commit(&transaction), async {
+        eventually("the write", SOON, async || {
+            let received = fake.received().into_iter();
+            let mut paths = received.map(|r| r.request.path);
+            paths
+                .any(|path| path.starts_with("/v1/txn"))
+                .then_some(())
+                .ok_or(())
+        })
+        .await;
+        let text = serde_json::to_string(&entry).unwrap();
+        fake.put(&format!("haplane/log/{}", entry.id), &text);
+    });
+    assert_eq!(committed.unwrap().index, fake.index(), "it was written");
+    // Of our own key it is believed at once.
+    fake.honest();
+    fake.always(
+        "/v1/txn",
+        refused("failed to set key \"haplane/state/web/b\", index is stale"),
+    );
+    let conflict = store.commit(&transaction).await;
+    assert!(
+        matches!(conflict, Err(CommitError::Conflict { .. })),
+        "{conflict:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_by_name_counts_for_the_key_that_it_names() {
+    let fake = drained();
+    let store = open(&fake.url(), "haplane");
+    let canary = ["canary".to_owned()];
+    for (what, is) in [
+        (
+            "failed to check index, key \"haplane/state/other\" doesn't exist",
+            Named::Present,
+        ),
+        (
+            "failed to check index, key \"haplane/state/canary\" doesn't exist",
+            Named::Absent,
+        ),
+        (
+            "failed index check for key \"haplane/state/canary\", current modify index 3 != 0",
+            Named::Present,
+        ),
+    ] {
+        fake.honest();
+        fake.always("/v1/txn", refused(what));
+        assert_eq!(store.read_names(&canary).await.unwrap(), [is], "{what}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_cache_kept_is_no_answer() {
+    let fake = drained();
+    let follower = Follower::start(open(&fake.url(), "haplane"));
+    follower.until_says("canary", "drain", SOON).await;
+    let kept = Reply::garbage(pairs(&[MARKER, ("haplane/state/canary", Some("cmVhZHk="))]))
+        .index("2")
+        .header("Age", "7");
+    fake.always("/v1/kv/", kept);
+    fake.interrupt(Reply::status(502, "bad gateway"));
+    follower
+        .until("to be told", SOON, |view| {
+            let failure = view.failure.as_ref();
+            failure.is_some_and(|failure| failure.what.contains("cache"))
+        })
+        .await;
+    fake.honest();
+    follower.until_says("canary", "drain", RECOVERY).await;
+    follower.has_always_said("canary", "drain");
+    // And none is asked twice for the same.
+    let received = fake.received();
+    let mut paths: Vec<&str> = received.iter().map(|r| r.request.path.as_str()).collect();
+    let asked = paths.len();
+    paths.sort_unstable();
+    paths.dedup();
+    assert_eq!(paths.len(), asked);
+    let headers = &received[0].request.headers;
+    let no_cache = headers.get("Cache-Control").unwrap();
+    assert!(no_cache.contains("no-cache"), "{no_cache}");
+}
+
+/// The path of a request without the number that no other has.
+fn path(request: &Request) -> &str {
+    request.path.rsplit_once("&once=").expect("a number").0
+}
+
 #[tokio::test]
 async fn reads_are_few_bounded_and_say_what_consul_has_to_know() {
     let fake = drained();
     let store = open(&fake.url(), "haplane");
     read(&store).await;
     let first = fake.received().pop().unwrap().request;
-    assert_eq!(first.path, "/v1/kv/haplane/state/?recurse&consistent");
+    assert_eq!(path(&first), "/v1/kv/haplane/state/?recurse&consistent");
     let index = Mode::Blocking(4);
     store
         .read(index, Duration::from_millis(1500))
@@ -337,7 +442,7 @@ async fn reads_are_few_bounded_and_say_what_consul_has_to_know() {
         .unwrap();
     let second = fake.received().pop().unwrap();
     assert_eq!(
-        second.request.path,
+        path(&second.request),
         "/v1/kv/haplane/state/?recurse&index=4&wait=1500ms"
     );
     assert_eq!(second.connection, 1, "one connection for the watch");
@@ -356,7 +461,7 @@ async fn stale_reads_are_asked_for_and_bounded() {
     };
     let prefix = |text: &str| text.parse().unwrap();
     let store = ConsulStore::new(settings, prefix("haplane/state"), prefix("haplane/log")).unwrap();
-    let path = || fake.received().pop().unwrap().request.path;
+    let path = || path(&fake.received().pop().unwrap().request).to_owned();
     assert!(read(&store).await.consistent);
     assert_eq!(
         path(),
