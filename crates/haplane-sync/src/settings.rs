@@ -248,7 +248,7 @@ fn required<T>(
         section.report(
             key,
             "a pool needs this key",
-            "see the [[pool]] section of docs/sync.md",
+            "docs/sync.md of haplane has an example",
         );
     }
     section.optional(key, read)

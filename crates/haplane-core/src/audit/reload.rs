@@ -63,7 +63,7 @@ fn window(looked: &Looked<'_>, seeded: bool, findings: &mut Findings) {
     let message =
         "after a reload, drained rows take traffic until they are asked for the first time";
     let fix = "add max-spread-checks 1 to the global section (0.2 s left), and seed a state file with \
-               `haplane seed` before each reload (nothing left): see docs/reload.md";
+               `haplane seed` before each reload (nothing left): docs/reload.md of haplane";
     findings.add(
         Rule::ReloadWindow,
         place.map_or(Place::Process, Place::Config),

@@ -44,7 +44,7 @@ const BY_COMMAND: &[(&str, &[Example])] = &[
                 "does a write reach every HAProxy, and how soon",
             ),
             (
-                "haplane heartbeat haplane_heartbeat/probe --every 1m",
+                "haplane heartbeat --every 1m",
                 "the same for ever, for Prometheus",
             ),
         ],

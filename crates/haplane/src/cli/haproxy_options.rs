@@ -90,7 +90,7 @@ pub struct EnrollOptions {
     /// What to read.
     #[command(flatten)]
     pub files: ConfigFiles,
-    /// Groups, exclusions and the agent's address (see docs/enroll.md)
+    /// Groups, exclusions and the agent's address (docs/enroll.md of haplane)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub groups: Option<PathBuf>,
     /// Show what would change, as a unified diff (the default)

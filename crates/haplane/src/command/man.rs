@@ -63,6 +63,7 @@ fn page(command: &clap::Command, name: &str, examples: &[Example]) -> io::Result
     }
     exit_status().to_writer(&mut page)?;
     examples_section(examples).to_writer(&mut page)?;
+    see_also().to_writer(&mut page)?;
     Ok(page)
 }
 
@@ -88,6 +89,15 @@ fn exit_status() -> Roff {
         roff.text([roman(exit.status().to_string())]);
         roff.text([roman(exit.meaning())]);
     }
+    roff
+}
+
+fn see_also() -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["SEE ALSO"]);
+    roff.text([roman(
+        "haplane(1); the documents: docs/README.md of haplane, in /usr/share/doc/haplane/ where the package is installed.",
+    )]);
     roff
 }
 

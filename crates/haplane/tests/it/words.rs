@@ -116,7 +116,12 @@ fn every_command_has_a_manual_page() {
     assert!(pages.len() > 10);
     for page in pages {
         let text = std::fs::read_to_string(dir.path().join(page.as_str().unwrap())).unwrap();
-        for section in [".SH SYNOPSIS", ".SH \"EXIT STATUS\"", ".SH EXAMPLES\n"] {
+        for section in [
+            ".SH SYNOPSIS",
+            ".SH \"EXIT STATUS\"",
+            ".SH EXAMPLES\n",
+            "docs/README.md",
+        ] {
             assert!(text.contains(section), "{page} has no {section}");
         }
         assert!(!text.contains(".SH EXTRA"), "{page}");

@@ -54,6 +54,22 @@ fn the_index_names_every_page() {
     }
 }
 
+/// The widest line of prose, in characters.
+const WIDEST: usize = 140;
+
+#[test]
+fn prose_fits_an_editor() {
+    for page in pages() {
+        let text = text(&page);
+        let outside = text.split("```").step_by(2).flat_map(str::lines);
+        // A table's row cannot be broken, and what the code says of a rule is one line.
+        let prose = outside.filter(|line| !line.starts_with('|') && !line.starts_with("Usually: "));
+        for line in prose {
+            assert!(line.chars().count() <= WIDEST, "{page}: {line}");
+        }
+    }
+}
+
 /// The lines of all fenced blocks that run haplane, without their prompt.
 fn commands(page: &str) -> Vec<String> {
     let text = text(page);

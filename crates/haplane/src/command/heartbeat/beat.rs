@@ -126,7 +126,7 @@ impl Heart<'_> {
         if !census.rows().contains_key(key) {
             return Err(Failure::refused(format!(
                 "no HAProxy asks for {key}, nothing was written: give every haproxy.cfg the heartbeat's \
-                 backend (docs/alerts.md), or name another row"
+                 backend (docs/alerts.md of haplane), or name another row"
             )));
         }
         let others = neighbours(key, census);
@@ -140,7 +140,7 @@ impl Heart<'_> {
         }
         Err(Failure::refused(format!(
             "{key} is not alone in its backend ({}): it may take traffic, which every beat would take \
-             away; nothing was written. Give the heartbeat a backend of its own (docs/alerts.md); \
+             away; nothing was written. Give the heartbeat a backend of its own (docs/alerts.md of haplane); \
              --force drains it all the same",
             named.join(", ")
         )))
