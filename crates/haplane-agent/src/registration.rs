@@ -1,7 +1,8 @@
 //! Announces the agent to Consul, so that the fleet commands find it.
 //!
 //! The service stays registered when the agent stops: a stopped agent must not make a proof of
-//! convergence easier. Consul drops it after a day, `haplane forget` at once.
+//! convergence easier. Consul drops it after a day, `haplane forget` at once. A pod's agent is another
+//! thing: where `leave` is set, it takes its service back as the last thing that it does.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -59,11 +60,24 @@ fn loopback_of(address: SocketAddr) -> std::net::IpAddr {
     }
 }
 
+/// How long leaving may take: the agent ends within five seconds, whatever Consul does.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+
+/// What becomes of the registration when the agent stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtTheEnd {
+    /// It stays: the node is still one that has to follow.
+    Stay,
+    /// It goes: the node has ended for good.
+    Leave,
+}
+
 /// Announces, and again every minute, until stopped. A failure is told once; it changes nothing for
 /// HAProxy.
 pub async fn keep_registered(
     store: Arc<AnyStore>,
     registration: Registration,
+    at_the_end: AtTheEnd,
     stop: CancellationToken,
 ) {
     let mut told = false;
@@ -87,9 +101,23 @@ pub async fn keep_registered(
             .await
             .is_none()
         {
-            return;
+            break;
         }
     }
+    if at_the_end == AtTheEnd::Leave {
+        leave(&store, &registration).await;
+    }
+}
+
+async fn leave(store: &AnyStore, registration: &Registration) {
+    let Some(consul) = store.consul() else { return };
+    let left = consul.deregister(&registration.name, &registration.id);
+    let trouble = match tokio::time::timeout(LEAVE_WITHIN, left).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.story(),
+        Err(_) => format!("no answer within {LEAVE_WITHIN:?}"),
+    };
+    tracing::warn!(error = %trouble, "cannot leave the fleet; `haplane forget` takes this node out");
 }
 
 async fn announce(store: &AnyStore, registration: &Registration) -> Result<(), StoreError> {

@@ -31,7 +31,7 @@ use crate::observer::board::Board;
 use crate::parts::Parts;
 use crate::pulse::Pulse;
 use crate::readable::Readable;
-use crate::registration::{keep_registered, registration};
+use crate::registration::{AtTheEnd, keep_registered, registration};
 use crate::responder::{self, Bound, Shared};
 use crate::rows::Rows;
 use crate::served::Served;
@@ -355,8 +355,16 @@ impl Agent {
             let store = Arc::clone(&self.store);
             parts.spawn(
                 "the registration",
-                keep_registered(store, registration, parts.stop()),
+                keep_registered(store, registration, self.at_the_end(), parts.stop()),
             );
+        }
+    }
+
+    fn at_the_end(&self) -> AtTheEnd {
+        if self.settings.agent.leave {
+            AtTheEnd::Leave
+        } else {
+            AtTheEnd::Stay
         }
     }
 

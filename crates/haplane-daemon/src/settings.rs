@@ -54,6 +54,8 @@ pub struct AgentSettings {
     pub absent: Absent,
     /// Whether to register in Consul.
     pub register: bool,
+    /// Whether to take that back when it stops.
+    pub leave: bool,
     /// Connections at once.
     pub max_connections: usize,
     /// Where to keep the last good snapshot.
@@ -268,6 +270,7 @@ fn read_agent(section: &Section<'_>) -> Option<AgentSettings> {
         given::one_of(given, &[("ready", Absent::Ready), ("keep", Absent::Keep)])
     });
     let register = section.or("register", "true", given::boolean);
+    let leave = section.or("leave", "false", given::boolean);
     let max_connections = section.or("max_connections", "4096", given::count);
     let last_good = section.optional("last_good", given::path);
     let last_good_max_age = section.or("last_good_max_age", "24h", given::duration);
@@ -279,6 +282,7 @@ fn read_agent(section: &Section<'_>) -> Option<AgentSettings> {
         weights: weights?,
         absent: absent?,
         register: register?,
+        leave: leave?,
         max_connections: max_connections?,
         last_good,
         last_good_max_age: last_good_max_age?,

@@ -40,7 +40,7 @@ const fn switch(
 }
 
 /// Every key that can be overridden.
-pub const KEYS: [KeyDoc; 20] = [
+pub const KEYS: [KeyDoc; 21] = [
     value("store", "store", "HAPLANE_STORE"),
     value("prefix", "prefix", "HAPLANE_PREFIX"),
     value("node", "node", "HAPLANE_NODE"),
@@ -61,6 +61,7 @@ pub const KEYS: [KeyDoc; 20] = [
     value("agent.weights", "weights", "HAPLANE_WEIGHTS"),
     value("agent.absent", "absent", "HAPLANE_ABSENT"),
     switch("agent.register", "no-register", "HAPLANE_REGISTER", "false"),
+    switch("agent.leave", "leave", "HAPLANE_LEAVE", "true"),
     value(
         "agent.max_connections",
         "max-connections",

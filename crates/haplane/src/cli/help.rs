@@ -97,6 +97,7 @@ fn about_key(flag: &str) -> &'static str {
         "weights" => "ready means full weight, or leaves the weight alone",
         "absent" => "What a row without any key is; keep: as it was",
         "no-register" => "Do not register in Consul",
+        "leave" => "Leave the fleet when it stops: for pods, which end for good",
         "max-connections" => "Most connections of HAProxy at once [default: 4096]",
         "last-good" => "Keep the last good snapshot in this file, to start from it",
         "last-good-max-age" => "How old it may be [default: 24h]",

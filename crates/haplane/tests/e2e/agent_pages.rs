@@ -325,3 +325,26 @@ async fn it_registers_with_its_probe_and_stays_registered_when_it_stops() {
     let services = services().await;
     assert!(services.get("haplane-agent-lb-01").is_some(), "{services}");
 }
+
+/// A pod ends for good.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_it_shall_leave_it_is_registered_no_more_when_it_has_stopped() {
+    let consul = Consul::start(Options::new()).await;
+    consul.put("haplane/state/.haplane", "").await;
+    let launch = Launch::registered(&consul, "pod-1").flags(&["--leave"]);
+    let mut agent = launch.ready().await;
+    let is_registered = async || {
+        let request = Request::get("/v1/agent/services");
+        let services = consul.request(request).await.unwrap().ok().json();
+        services.get("haplane-agent-pod-1").is_some()
+    };
+    eventually("the service", PATIENCE, async || {
+        is_registered().await.then_some(()).ok_or("not yet")
+    })
+    .await;
+    agent
+        .process()
+        .signal(haplane_testkit::process::Signal::TERM);
+    assert_eq!(agent.process().exit(PATIENCE).await.code(), Some(0));
+    assert!(!is_registered().await);
+}
