@@ -2,6 +2,10 @@
 //!
 //! Off by default: HAProxy keeps its own state while nobody answers. A site that restarts HAProxy and
 //! agent together may prefer yesterday's answers to none.
+//!
+//! A file that is there says what the last run knew last: what is no longer true is taken away before
+//! the new is written, so that neither a full disk nor a sudden end leaves the old to be believed. And
+//! a file that this run could not take away is not believed: the last run could not either.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -15,6 +19,9 @@ use haplane_core::marker;
 use haplane_core::snapshot::Pair;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+
+/// Clocks differ, and are set right: so far ahead of ours a file may have been kept.
+const SKEW: Duration = Duration::from_mins(1);
 
 /// A snapshot of an earlier run.
 #[derive(Debug)]
@@ -46,7 +53,25 @@ pub enum LastGoodError {
         #[source]
         source: serde_json::Error,
     },
-    /// It was kept for another store or prefix.
+    /// Emptied because it could not be replaced.
+    #[error("the last good snapshot {path} is empty: what it held was no longer true")]
+    Emptied {
+        /// The file.
+        path: String,
+    },
+    /// It may be older than what the last run knew.
+    #[error(
+        "the last good snapshot {path} cannot be written, so that nobody could take it away when it \
+         was no longer true; make the file and its folder writable for haplane"
+    )]
+    NotOurs {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It was kept for another store, prefix or node.
     #[error("the last good snapshot {path} is of {kept}, not of {wanted}")]
     OtherStore {
         /// The file.
@@ -66,11 +91,19 @@ pub enum LastGoodError {
         /// `last_good_max_age`.
         max_age: Duration,
     },
+    /// Its time is still to come: nobody can say how old it is.
+    #[error("the last good snapshot {path} was kept at {kept_at}, which is in the future")]
+    Future {
+        /// The file.
+        path: String,
+        /// When it says that it was kept.
+        kept_at: Timestamp,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
 struct Text {
-    /// Which store and prefix it is of.
+    /// Which store, prefix and node it is of.
     store: String,
     kept_at: Timestamp,
     index: u64,
@@ -86,7 +119,9 @@ struct KeptKey {
     log: Option<LogId>,
 }
 
-/// Writes a snapshot aside and puts it in place at once. `store` names the store and its prefix.
+/// Writes a snapshot aside and puts it in place at once. `store` names the store, its prefix and the
+/// node. Call
+/// [`take_away`] first when what stands there is no longer true.
 pub fn keep(path: &Path, store: &str, snapshot: &Snapshot, now: Timestamp) -> io::Result<()> {
     let keys = snapshot.keys().map(|(key, stored)| KeptKey {
         path: snapshot.path_of(key),
@@ -104,10 +139,40 @@ pub fn keep(path: &Path, store: &str, snapshot: &Snapshot, now: Timestamp) -> io
     let mut aside = path.as_os_str().to_owned();
     // Behind the whole name: `state.new` has to have another one beside it.
     aside.push(".new");
-    let mut file = fs::File::create(&aside)?;
-    file.write_all(&serde_json::to_vec(&text)?)?;
-    file.sync_all()?;
-    fs::rename(aside, path)
+    let aside = Path::new(&aside);
+    let text = serde_json::to_vec(&text)?;
+    let placed = write(aside, &text).and_then(|()| fs::rename(aside, path));
+    if placed.is_err() {
+        // Half a file takes room that the next attempt needs; the failure itself is told.
+        drop(fs::remove_file(aside));
+    }
+    placed
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = fs::File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Takes away what is no longer true: removed, or emptied where the folder lets nobody remove it. Both
+/// work on a full disk.
+pub fn take_away(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => match path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+        {
+            Some(folder) => fs::File::open(folder)?.sync_all(),
+            None => Ok(()),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(_) => {
+            let file = fs::OpenOptions::new().write(true).open(path)?;
+            file.set_len(0)?;
+            file.sync_all()
+        }
+    }
 }
 
 /// Reads what an earlier run kept, if it is of this store and young enough. No file is no error.
@@ -128,6 +193,15 @@ pub fn read(
             });
         }
     };
+    if let Err(source) = fs::OpenOptions::new().write(true).open(path) {
+        return Err(LastGoodError::NotOurs {
+            path: name(),
+            source,
+        });
+    }
+    if bytes.is_empty() {
+        return Err(LastGoodError::Emptied { path: name() });
+    }
     let text: Text = serde_json::from_slice(&bytes).map_err(|source| LastGoodError::Text {
         path: name(),
         source,
@@ -141,6 +215,12 @@ pub fn read(
         });
     }
     let age = now.duration_since(text.kept_at);
+    if age.is_negative() && age.unsigned_abs() > SKEW {
+        return Err(LastGoodError::Future {
+            path: name(),
+            kept_at: text.kept_at,
+        });
+    }
     if age > SignedDuration::try_from(max_age).unwrap_or(SignedDuration::MAX) {
         return Err(LastGoodError::TooOld {
             path: name(),
@@ -212,6 +292,11 @@ mod tests {
         let later = now + SignedDuration::from_hours(25);
         let too_old = read(&path, "consul x", day, later).unwrap_err();
         assert!(matches!(too_old, LastGoodError::TooOld { .. }));
+        let little = now - SignedDuration::from_secs(50);
+        assert!(read(&path, "consul x", day, little).unwrap().is_some());
+        let before = now - SignedDuration::from_secs(70);
+        let future = read(&path, "consul x", day, before).unwrap_err();
+        assert!(matches!(future, LastGoodError::Future { .. }));
         let other = read(&path, "consul y", day, now).unwrap_err();
         assert!(matches!(other, LastGoodError::OtherStore { .. }));
 
@@ -219,5 +304,35 @@ mod tests {
         fs::write(&path, &half[..half.len() / 2]).unwrap();
         let cut = read(&path, "consul x", day, now).unwrap_err();
         assert!(matches!(cut, LastGoodError::Text { .. }));
+    }
+
+    #[test]
+    fn what_is_taken_away_is_not_believed_wherever_it_stands() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("last-good.json");
+        let now: Timestamp = "2026-11-29T12:00:00Z".parse().unwrap();
+        let day = Duration::from_hours(24);
+        take_away(&path).unwrap();
+        keep(&path, "x", &drained(), now).unwrap();
+        take_away(&path).unwrap();
+        assert!(read(&path, "x", day, now).unwrap().is_none());
+
+        fs::write(&path, "").unwrap();
+        let emptied = read(&path, "x", day, now).unwrap_err();
+        assert!(matches!(emptied, LastGoodError::Emptied { .. }));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_put_leaves_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("last-good.json");
+        let now: Timestamp = "2026-11-29T12:00:00Z".parse().unwrap();
+        fs::create_dir_all(path.join("in the way")).unwrap();
+        assert!(keep(&path, "x", &drained(), now).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(
+            take_away(&path).is_err(),
+            "an old file stands, and it is told"
+        );
     }
 }

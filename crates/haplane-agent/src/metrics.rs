@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 
 use crate::observer::push::Pushed;
 use crate::rows::Remembered;
+use crate::watcher::Keeping;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Kind {
@@ -82,6 +83,7 @@ pub struct Metrics {
     haproxy_up: Family<SocketLabel, Gauge>,
     haproxy_restarts: Counter,
     pushes: Family<PushResult, Counter>,
+    last_good: Family<Reason, Gauge>,
 }
 
 /// From 1 ms to about 16 s, doubling: HAProxy's own interval lies in the middle.
@@ -165,6 +167,10 @@ impl Metrics {
                 "haplane_push",
                 "Rows set through a socket ahead of their next ask",
             ),
+            last_good: panel.plain(
+                "haplane_last_good_failing",
+                "1 while the last good snapshot cannot be kept: no file is left, or an old one stands",
+            ),
         };
         metrics.make_closed_sets();
         metrics
@@ -198,6 +204,7 @@ impl Metrics {
             let result = pushed.as_str();
             drop(self.pushes.get_or_create(&PushResult { result }));
         }
+        self.last_good(Keeping::Kept);
     }
 
     pub(crate) fn refused(&self, reason: &'static str) {
@@ -255,6 +262,16 @@ impl Metrics {
                 reason: reason.as_str(),
             });
             gauge.set(i64::from(active == Some(reason)));
+        }
+    }
+
+    /// How it stands with the file of the last good snapshot.
+    pub(crate) fn last_good(&self, keeping: Keeping) {
+        for failure in Keeping::FAILURES {
+            let reason = failure.as_str();
+            self.last_good
+                .get_or_create(&Reason { reason })
+                .set(i64::from(failure == keeping));
         }
     }
 

@@ -193,6 +193,7 @@ impl Agent {
         let kept = last_good.as_ref().map(|kept| Arc::clone(&kept.snapshot));
         let views = self.watch(kept.clone(), parts);
         let readable = self.readable(views.clone(), parts);
+        let begun_from = kept.clone();
         let standing = Standing::new(views.clone(), last_good);
         let listen = bound.checks.address();
         let access = Access::at(bound.http_address, self.settings.http.pprof);
@@ -218,7 +219,7 @@ impl Agent {
         );
         self.answer(bound.checks, follows.clone(), Arc::clone(&readable), parts)?;
         self.observe(follows, readable, listen.port(), parts);
-        self.keep_last_good(views, parts);
+        self.keep_last_good(views, begun_from, parts);
         self.register(bound.http_address, parts);
         parts.spawn(
             "housekeeping",
@@ -272,27 +273,41 @@ impl Agent {
         }
     }
 
-    fn keep_last_good(&self, views: watch::Receiver<View>, parts: &Parts) {
+    fn keep_last_good(
+        &self,
+        views: watch::Receiver<View>,
+        begun_from: Option<Arc<Snapshot>>,
+        parts: &Parts,
+    ) {
         if let Some(path) = self.settings.agent.last_good.clone() {
             let keeper = Keeper {
                 path,
                 store: self.store_name(),
+                metrics: Arc::clone(&self.metrics),
             };
             parts.spawn(
                 "the keeper of the last good snapshot",
-                keeper.run(views, parts.stop()),
+                keeper.run(views, begun_from, parts.stop()),
             );
         }
     }
 
-    /// The store and its prefix: which state a kept snapshot is of.
+    /// The store as it is configured, and this node: which state a kept snapshot is of. The same
+    /// address and prefix are another store in another datacenter, or on another machine.
     fn store_name(&self) -> String {
         let store = &self.settings.store;
+        let consul = store.consul();
+        let part = |name: &str, value: Option<&str>| {
+            value.map_or_else(String::new, |value| format!(" {name} {value}"))
+        };
         format!(
-            "{} {} {}",
+            "{} {} {}{}{} for {}",
             self.store.kind(),
             self.store.address(),
-            store.state_prefix
+            store.state_prefix,
+            part("datacenter", consul.datacenter.as_deref()),
+            part("namespace", consul.namespace.as_deref()),
+            self.node
         )
     }
 

@@ -215,3 +215,27 @@ async fn with_a_last_good_snapshot_it_answers_while_the_store_is_away() {
     consul.put("haplane/state/web/drain", "maint").await;
     agent.answers("web/drain", "maint").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_last_good_snapshot_that_cannot_be_replaced_is_taken_away() {
+    let consul = Consul::start(Options::new()).await;
+    desire(&consul).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("last-good.json");
+    let launch = Launch::on_consul(&consul).flags(&["--last-good", file.to_str().unwrap()]);
+    let agent = launch.clone().ready().await;
+    eventually("the snapshot kept", PATIENCE, async || {
+        std::fs::read_to_string(&file).map_err(|error| error.to_string())
+    })
+    .await;
+    // Where the new one would be written aside, there is no place for it.
+    std::fs::create_dir(folder.path().join("last-good.json.new")).unwrap();
+    consul.put("haplane/state/web/half", "drain").await;
+    agent.answers("web/half", "drain").await;
+    eventually("the old one gone, and told", PATIENCE, async || {
+        let metrics = agent.page("/metrics").await.unwrap().text();
+        let told = metrics.contains("haplane_last_good_failing{reason=\"not_kept\"} 1");
+        (told && !file.exists()).then_some(()).ok_or(metrics)
+    })
+    .await;
+}
