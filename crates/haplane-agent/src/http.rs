@@ -38,6 +38,8 @@ pub struct Shown {
     pub store_kind: &'static str,
     /// Where the store is.
     pub store_address: String,
+    /// The root of its keys.
+    pub state_prefix: String,
     /// How it stands with the store.
     pub standing: Standing,
     /// Which keys it denies.

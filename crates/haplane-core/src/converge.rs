@@ -172,8 +172,8 @@ pub fn prove(
             let Some(all_keys) = asked.get(&row.row) else {
                 continue;
             };
-            let why =
-                row_trouble(index, row, all_keys, scope).or_else(|| contradiction(row, present));
+            let why = row_trouble(index, row, all_keys, scope)
+                .or_else(|| contradiction(&row.answer, row.index, &row.keys, present));
             if is_behind || why.is_some() {
                 late_rows.insert(&row.row);
             }
@@ -274,19 +274,25 @@ fn row_trouble(
     }
 }
 
-/// An answer from the very snapshot that `present` is, and other than it says: a file of a directory
-/// was changed by hand, which does not raise the index.
-fn contradiction(row: &RowReport, present: &Outlook<'_>) -> Option<String> {
-    if row.index != present.index() || row.answer.is_empty() {
+/// Why an answer is not what the state wants. It was given before the last write, a file was changed by hand, which
+/// raises no index, or the agent follows another store. An answer that is newer than the state is judged by nobody.
+pub fn contradiction(
+    answer: &str,
+    index: u64,
+    keys: &[Key],
+    present: &Outlook<'_>,
+) -> Option<String> {
+    if index > present.index() || answer.is_empty() {
         return None;
     }
-    let answer = row.answer.strip_prefix("up ").unwrap_or(&row.answer);
-    let word = match present.desired(&row.keys) {
-        Desired::Admin(state) => state.as_str(),
-        Desired::Weight(_) => AdminState::Ready.as_str(),
+    let desired = present.desired(keys);
+    let (word, weight) = match desired {
+        Desired::Admin(state) => (state, None),
+        Desired::Weight(percent) => (AdminState::Ready, Some(percent.to_string())),
     };
-    (answer.split(' ').next() != Some(word))
-        .then(|| format!("answered {:?} although the store says {word}", row.answer))
+    let is_said = |wanted: &str| answer.split(' ').any(|word| word == wanted);
+    let is_as_desired = is_said(word.as_str()) && weight.is_none_or(|weight| is_said(&weight));
+    (!is_as_desired).then(|| format!("answered {answer:?} although the store says {desired}"))
 }
 
 #[cfg(test)]

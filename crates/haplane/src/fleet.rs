@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use haplane_core::Key;
 use haplane_core::converge::{Absentee, NodeReport};
+use haplane_core::{Key, Snapshot};
 use haplane_store::consul::Client;
 use haplane_store::consul::service::{Instance, Which};
 use haplane_store::{AnyStore, StoreError};
@@ -41,6 +41,8 @@ pub struct Agent {
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
     agents: Vec<Agent>,
+    /// The marker of the store that they have to follow, where it has one.
+    marker: Option<String>,
     /// Why nobody can be asked, when that is so.
     nobody: Option<String>,
 }
@@ -110,6 +112,7 @@ impl Fleet {
         Self {
             agents,
             nobody: None,
+            ..Self::default()
         }
     }
 
@@ -124,7 +127,11 @@ impl Fleet {
                  it needs service \"{SERVICE}\" and node_prefix \"\" read)"
             )
         });
-        Ok(Self { agents, nobody })
+        Ok(Self {
+            agents,
+            nobody,
+            ..Self::default()
+        })
     }
 
     /// The agents that stand beside this store: registered in its Consul, or the local one of a
@@ -136,7 +143,16 @@ impl Fleet {
         Self::registered(client).await.unwrap_or_else(|error| Self {
             agents: Vec::new(),
             nobody: Some(format!("the agents cannot be looked up: {}", error.story())),
+            ..Self::default()
         })
+    }
+
+    /// Those of them that follow the store of this snapshot. One that follows another store, because the address or the
+    /// prefix is mistyped here or there, proves nothing.
+    #[must_use]
+    pub fn following(mut self, snapshot: &Snapshot) -> Self {
+        self.marker = snapshot.marker.as_ref().map(ToString::to_string);
+        self
     }
 
     /// And one more, where nobody could be found: an agent answers whatever happens to the store
@@ -159,12 +175,18 @@ impl Fleet {
     pub async fn ask_within(&self, depth: Depth, deadline: Duration) -> Census {
         let gate = Arc::new(Semaphore::new(AT_ONCE));
         let mut asking = JoinSet::new();
-        for agent in self.agents.iter().cloned() {
+        for agent in &self.agents {
+            let agent = agent.clone();
             let gate = Arc::clone(&gate);
+            let marker = self.marker.clone();
             asking.spawn(async move {
                 // The gate is never closed; without a permit the agent is asked all the same.
                 let _permit = gate.acquire_owned().await;
-                ask_one(agent, depth, deadline).await
+                let node = ask_one(&agent, depth, deadline).await?;
+                match marker.and_then(|ours| node.answer.store.other_than(&ours)) {
+                    Some(why) => Err(agent.missing(why)),
+                    None => Ok(node),
+                }
             });
         }
         let mut census = Census::default();
@@ -205,6 +227,7 @@ impl Fleet {
                 .filter(|agent| wanted(&agent.address))
                 .cloned()
                 .collect(),
+            marker: self.marker.clone(),
             nobody: self.nobody.clone(),
         }
     }
@@ -218,13 +241,24 @@ fn agent_of(instance: &Instance) -> Option<Agent> {
     })
 }
 
-async fn ask_one(agent: Agent, depth: Depth, deadline: Duration) -> Result<Node, Missing> {
-    let asked = tokio::time::timeout(deadline, converse(&agent, depth)).await;
+impl Agent {
+    fn missing(&self, why: String) -> Missing {
+        Missing {
+            name: self.name.clone(),
+            address: self.address.to_string(),
+            why,
+        }
+    }
+}
+
+async fn ask_one(agent: &Agent, depth: Depth, deadline: Duration) -> Result<Node, Missing> {
+    let asked = tokio::time::timeout(deadline, converse(agent, depth)).await;
     let said = asked.unwrap_or_else(|_| Err(format!("no whole answer within {deadline:?}")));
-    said.map_err(|why| Missing {
-        name: agent.name,
-        why: format!("its agent at {} does not answer: {why}", agent.address),
-        address: agent.address.to_string(),
+    said.map_err(|why| {
+        agent.missing(format!(
+            "its agent at {} does not answer: {why}",
+            agent.address
+        ))
     })
 }
 

@@ -93,7 +93,7 @@ impl<'s> Writer<'s> {
         among: Among,
     ) -> Result<Self, Failure> {
         let snapshot = session.read().await?;
-        let fleet = session.fleet(&options.fleet).await?;
+        let fleet = session.fleet(&options.fleet).await?.following(&snapshot);
         let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
         knowledge.tell_absent(session);
         let keys = knowledge.known.expand(targets, among)?;

@@ -33,6 +33,9 @@ pub(super) struct Node {
 struct Store {
     kind: &'static str,
     address: String,
+    prefix: String,
+    /// The marker of the snapshot in force, empty where there is none: which store this is, whatever its address.
+    marker: Option<String>,
     /// The snapshot in force; null before the first one.
     index: Option<u64>,
     /// The last good contact.
@@ -156,6 +159,11 @@ impl Node {
             store: Store {
                 kind: shown.store_kind,
                 address: shown.store_address.clone(),
+                prefix: shown.state_prefix.clone(),
+                marker: snapshot.map(|snapshot| {
+                    let marker = snapshot.marker.as_ref();
+                    marker.map(ToString::to_string).unwrap_or_default()
+                }),
                 index: snapshot.map(|snapshot| snapshot.index),
                 synced_at: view.contact.map(|contact| contact.at),
                 age_ms: view

@@ -155,9 +155,48 @@ fn an_edit_by_hand_that_raises_no_index_is_still_waited_for() {
         why(&proof),
         ["lb web/a: answered \"ready 100%\" although the store says drain"]
     );
+    let older = RowReport {
+        index: 6,
+        ..stale.clone()
+    };
+    let proof = prove_canary(&[node("lb", 7, vec![older])], &[]);
+    assert_eq!(why(&proof).len(), 1, "answered before the write");
     let newer = RowReport { index: 8, ..stale };
     assert!(
         prove_canary(&[node("lb", 8, vec![newer])], &[]).holds(),
         "a later write decided otherwise"
     );
+}
+
+#[test]
+fn an_answer_is_weighed_with_its_weight() {
+    let pair = |path: &str, value: &str| Pair {
+        path: path.to_owned(),
+        value: value.as_bytes().to_vec(),
+        version: 7,
+        log_id: None,
+    };
+    let snapshot = Snapshot::new(7, [pair("half", "50%"), pair("out", "maint")]);
+    let present = Outlook::present(&snapshot, Timestamp::UNIX_EPOCH);
+    let contradicts = |answer: &str, index: u64, line: &str| {
+        let keys: Vec<Key> = line.split(' ').map(key).collect();
+        contradiction(answer, index, &keys, &present).is_some()
+    };
+    for (answer, index, line, expected) in [
+        ("ready 50%", 7, "web/a half", false),
+        ("up ready 50%", 5, "web/a half", false),
+        ("ready 100%", 5, "web/a half", true),
+        ("ready 100%", 8, "web/a half", false),
+        ("maint", 7, "web/a out", false),
+        ("ready 100%", 7, "web/a out", true),
+        ("ready", 7, "web/a", false),
+        ("drain", 6, "web/a", true),
+        ("", 7, "web/a out", false),
+    ] {
+        assert_eq!(
+            contradicts(answer, index, line),
+            expected,
+            "{answer} {index} {line}"
+        );
+    }
 }

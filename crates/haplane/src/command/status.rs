@@ -42,7 +42,7 @@ async fn look(session: &Session, options: &StatusOptions) -> Result<Report, Fail
         Ok(snapshot) => snapshot,
         Err(failure) => return Err(without_store(session, options, failure).await),
     };
-    let fleet = session.fleet(&options.fleet).await?;
+    let fleet = session.fleet(&options.fleet).await?.following(&snapshot);
     let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
     let mut keys = shown_keys(session, &snapshot, |_| true, now).await?;
     for key in &mut keys {

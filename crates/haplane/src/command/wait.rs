@@ -20,7 +20,7 @@ pub async fn run(session: &Session, options: &WaitOptions) -> Result<Report, Fai
         .map_err(|error| Failure::usage(format!("--timeout: {error}")))?;
     let targets = targets(&options.selection.targets, &options.selection.zones)?;
     let snapshot = session.read().await?;
-    let fleet = session.fleet(&options.fleet).await?;
+    let fleet = session.fleet(&options.fleet).await?.following(&snapshot);
     let scope = if targets.is_empty() {
         Scope::All
     } else {

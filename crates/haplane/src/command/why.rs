@@ -56,7 +56,7 @@ pub async fn run(session: &Session, options: &WhyOptions) -> Result<Report, Fail
         Ok(snapshot) => snapshot,
         Err(failure) => return Err(without_store(session, options, &row, failure).await),
     };
-    let fleet = session.fleet(&options.fleet).await?;
+    let fleet = session.fleet(&options.fleet).await?.following(&snapshot);
     let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
     knowledge.tell_absent(session);
     let Some(keys) = knowledge.known.rows.get(&row) else {
@@ -75,7 +75,7 @@ pub async fn run(session: &Session, options: &WhyOptions) -> Result<Report, Fail
         .iter()
         .map(|key| asked_key(key, deciding, &shown))
         .collect();
-    let said = said_of(&row, &knowledge);
+    let said = said_of(&row, &knowledge, Some(&present));
     let meta = match deciding {
         Some(key) => origin(session, &snapshot, key).await?,
         None => None,
@@ -118,7 +118,7 @@ async fn without_store(
         Err(worse) => return worse,
     };
     knowledge.tell_absent(session);
-    let said = said_of(row, &knowledge);
+    let said = said_of(row, &knowledge, None);
     let deciding = decided_at(row, &knowledge);
     let keys = knowledge.known.rows.get(row).into_iter().flatten();
     let keys: Vec<AskedKey> = keys
@@ -157,9 +157,9 @@ fn decided_at(row: &Key, knowledge: &Knowledge) -> Option<Key> {
     first.parse().ok().filter(|_| agreed)
 }
 
-fn said_of(row: &Key, knowledge: &Knowledge) -> Vec<Said> {
+fn said_of(row: &Key, knowledge: &Knowledge, present: Option<&Outlook<'_>>) -> Vec<Said> {
     let nodes = knowledge.census.nodes.iter();
-    nodes.flat_map(|node| said_by(node, row)).collect()
+    nodes.flat_map(|node| said_by(node, row, present)).collect()
 }
 
 fn unknown(row: &Key, knowledge: &Knowledge) -> Failure {
@@ -206,19 +206,30 @@ fn asked_key(key: &Key, deciding: Option<&Key>, shown: &[ShownKey]) -> AskedKey 
     }
 }
 
-fn said_by(node: &Node, row: &Key) -> Vec<Said> {
-    let said = |answer: &RowAnswer| Said {
+fn said_by(node: &Node, row: &Key, present: Option<&Outlook<'_>>) -> Vec<Said> {
+    let judged = |answer: &RowAnswer| match present {
+        Some(present) => {
+            let (verdict, why) = answer.verdict_on(present);
+            (verdict.as_str().to_owned(), why)
+        }
+        None => (answer.verdict.clone(), answer.why.clone()),
+    };
+    let said = |answer: &RowAnswer| said_with(node, answer, judged(answer));
+    let of_row = node.rows.iter().filter(|answer| answer.row == row.as_str());
+    of_row.map(said).collect()
+}
+
+fn said_with(node: &Node, answer: &RowAnswer, (verdict, why): (String, Option<String>)) -> Said {
+    Said {
         node: node.answer.node.clone(),
         keys: answer.keys.clone(),
         answer: answer.answer.clone(),
         asked_ms_ago: answer.asked_ms_ago,
         observed: answer.observed.clone(),
-        verdict: answer.verdict.clone(),
-        why: answer.why.clone(),
+        verdict,
+        why,
         enrolled: answer.enrolled,
-    };
-    let of_row = node.rows.iter().filter(|answer| answer.row == row.as_str());
-    of_row.map(said).collect()
+    }
 }
 
 async fn origin(

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use haplane_core::Key;
-use haplane_core::converge::{NodeReport, RowReport};
+use haplane_core::converge::{NodeReport, RowReport, contradiction};
+use haplane_core::outlook::Outlook;
 use haplane_core::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,6 +38,14 @@ pub struct MasterAnswer {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct StoreAnswer {
+    /// `consul` or `dir`.
+    pub kind: String,
+    /// Where it is.
+    pub address: String,
+    /// The root of its keys.
+    pub prefix: String,
+    /// The marker of its snapshot, empty where the prefix has none; `None` before the first, and of an older version.
+    pub marker: Option<String>,
     /// The index of its snapshot.
     pub index: Option<u64>,
     /// How old its last contact is.
@@ -45,6 +54,22 @@ pub struct StoreAnswer {
     pub guard: Option<Value>,
     /// Why it cannot read the store.
     pub error: Option<String>,
+}
+
+impl StoreAnswer {
+    /// Says so if this is another store than the one with this marker.
+    pub fn other_than(&self, marker: &str) -> Option<String> {
+        let theirs = self.marker.as_ref().filter(|theirs| *theirs != marker)?;
+        let (kind, address, prefix) = (&self.kind, &self.address, &self.prefix);
+        let theirs = if theirs.is_empty() {
+            "without a marker".to_owned()
+        } else {
+            format!("marker {theirs}")
+        };
+        Some(format!(
+            "it follows another store: {kind} {address}, prefix {prefix}, {theirs}; this command uses the one with marker {marker}"
+        ))
+    }
 }
 
 /// One of `haproxy` of `/v1/node`.
@@ -114,6 +139,20 @@ impl RowAnswer {
     /// The verdict; an unknown word is one of a newer version, and no proof.
     pub fn verdict(&self) -> Verdict {
         self.verdict.parse().unwrap_or(Verdict::Pending)
+    }
+
+    /// The verdict on what is desired by now, and why: a row that does as it was answered may have been answered
+    /// something else.
+    pub fn verdict_on(&self, present: &Outlook<'_>) -> (Verdict, Option<String>) {
+        let verdict = self.verdict();
+        let keys = self.keys().map(|(_, keys)| keys).unwrap_or_default();
+        let answer = self.answer.as_deref().unwrap_or_default();
+        match contradiction(answer, self.index.unwrap_or(0), &keys, present) {
+            Some(why) if matches!(verdict, Verdict::Converged | Verdict::Unobserved) => {
+                (Verdict::Pending, Some(why))
+            }
+            _ => (verdict, self.why.clone()),
+        }
     }
 
     /// A number of what HAProxy shows.

@@ -3,6 +3,7 @@
 use haplane_testkit::eventually::eventually;
 use serde_json::json;
 
+use crate::command::Haplane;
 use crate::fleet::{Fleet, LONG_SILENCE, laggards};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,4 +165,44 @@ async fn whoever_does_not_do_it_is_named() {
         .await;
     let waited = fleet.haplane.run(&["wait", "--json"]).exits(0).json();
     assert_eq!(waited["nodes"], json!({"total": 2, "converged": 2}));
+}
+
+/// A store or a prefix that was mistyped has keys, a log and an index like any other.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_of_another_store_proves_nothing() {
+    let fleet = Fleet::start(1).await;
+    let folder = tempfile::tempdir().unwrap();
+    let agent = format!("http://{}", fleet.balancers[0].agent.http());
+    let elsewhere = Haplane::on(format!("dir:{}", folder.path().display()));
+    let prefix = fleet.haplane.with("HAPLANE_PREFIX", "nope");
+    for haplane in [elsewhere, prefix] {
+        let haplane = haplane.with("HAPLANE_AGENTS", &agent);
+        haplane.run(&["init"]).exits(0);
+        let words = [
+            "set",
+            "canary",
+            "drain",
+            "--force",
+            "--wait",
+            "--timeout",
+            "1s",
+            "--json",
+        ];
+        let run = haplane.run(&words).exits(4).json();
+        assert_eq!(run["waited"]["converged"], false);
+        let why = laggards(&run["waited"]).join("\n");
+        assert!(why.contains("it follows another store: consul"), "{why}");
+        assert_eq!(
+            run["rows"],
+            json!([]),
+            "it moves no row that anybody serves"
+        );
+
+        let status = haplane.run(&["status", "--json"]).json();
+        assert_eq!(status["nodes"], json!([]));
+        let error = status["unreachable"][0]["error"].as_str().unwrap();
+        assert!(error.contains("another store"), "{error}");
+        let why = haplane.run(&["why", "web/gke-us-east1-b-web"]);
+        assert!(why.stderr.contains("another store"), "{why:?}");
+    }
 }

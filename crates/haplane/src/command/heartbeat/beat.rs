@@ -97,7 +97,9 @@ struct Drained {
 impl Heart<'_> {
     /// There and back; nothing when it was stopped on the way.
     pub(super) async fn beat(&self) -> Result<Option<Beat>, Failure> {
+        let snapshot = self.session.read().await?;
         let fleet = self.session.fleet(&self.options.fleet).await?;
+        let fleet = fleet.following(&snapshot);
         let census = fleet.ask(Depth::Rows).await;
         self.is_mine(&census)?;
         let begun = Instant::now();

@@ -106,7 +106,7 @@ impl Summary {
             index: None,
             nodes: census.nodes.iter().map(node_line).collect(),
             unreachable: census.absent.iter().map(unreachable).collect(),
-            rows: answered_lines(knowledge),
+            rows: answered_lines(knowledge, None),
             not_enrolled: knowledge.out_of_reach.clone(),
             keys: Vec::new(),
             unused_keys: Vec::new(),
@@ -312,12 +312,13 @@ fn row_lines(snapshot: &Snapshot, knowledge: &Knowledge, now: Timestamp) -> Vec<
         }
         line
     };
-    let lines = answered_lines(knowledge);
+    let lines = answered_lines(knowledge, Some(&present));
     lines.into_iter().map(with_desired).collect()
 }
 
-/// The rows as agents answer them.
-fn answered_lines(knowledge: &Knowledge) -> Vec<RowLine> {
+/// The rows as agents answer them. One that does as it was answered, and was answered something else than is desired by
+/// now, is pending.
+fn answered_lines(knowledge: &Knowledge, present: Option<&Outlook<'_>>) -> Vec<RowLine> {
     let line = |row: &Key| RowLine {
         row: row.clone(),
         desired: None,
@@ -333,7 +334,8 @@ fn answered_lines(knowledge: &Knowledge) -> Vec<RowLine> {
         let Some(line) = of_row else {
             continue;
         };
-        *line.verdicts.entry(answer.verdict().as_str()).or_default() += 1;
+        let verdict = present.map_or(answer.verdict(), |present| answer.verdict_on(present).0);
+        *line.verdicts.entry(verdict.as_str()).or_default() += 1;
         if let Some(word) = answer.answer.clone().filter(|word| !word.is_empty()) {
             line.in_rotation &= !says_out(&word);
             *line.answered.entry(word).or_default() += 1;
