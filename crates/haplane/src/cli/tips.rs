@@ -19,9 +19,12 @@ pub fn improve(mut error: Error, program: &Command, words: &[String]) -> Error {
     match error.kind() {
         ErrorKind::UnknownArgument => {
             error.remove(ContextKind::Suggested);
-            if let Some(flag) = named_here(&error, program, words) {
+            let command = typed(program, words);
+            if let Some(flag) = named_here(&error, command) {
                 let flag = ContextValue::String(flag.to_owned());
                 error.insert(ContextKind::SuggestedArg, flag);
+            } else if is_out_of_place(&error, program, command) {
+                error.remove(ContextKind::SuggestedArg);
             }
         }
         // The help page has them by task; here they would be a heap.
@@ -33,17 +36,35 @@ pub fn improve(mut error: Error, program: &Command, words: &[String]) -> Error {
     error
 }
 
-/// The flag that was meant, if the command typed has it.
-fn named_here(error: &Error, program: &Command, words: &[String]) -> Option<&'static str> {
+/// The command that was typed, as far down as it goes.
+fn typed<'p>(program: &'p Command, words: &[String]) -> &'p Command {
+    let down =
+        |command: &'p Command, word: &String| command.find_subcommand(word).unwrap_or(command);
+    words.iter().skip(1).fold(program, down)
+}
+
+/// The flag that was meant, if the command has it.
+fn named_here(error: &Error, command: &Command) -> Option<&'static str> {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
     let (_, meant) = KNOWN_ELSEWHERE.iter().find(|(there, _)| there == typed)?;
-    let command = words
-        .iter()
-        .find_map(|word| program.find_subcommand(word))?;
-    let has = |arg: &clap::Arg| arg.get_long() == meant.strip_prefix("--");
-    command.get_arguments().any(has).then_some(*meant)
+    flag(command, meant).is_some().then_some(*meant)
+}
+
+/// Whether the parser suggests a flag that this command's help does not show: all commands take the
+/// agent's, because one file configures them all.
+fn is_out_of_place(error: &Error, program: &Command, command: &Command) -> bool {
+    let Some(ContextValue::String(suggested)) = error.get(ContextKind::SuggestedArg) else {
+        return false;
+    };
+    let is_hidden = flag(program, suggested).is_some_and(clap::Arg::is_hide_set);
+    is_hidden && flag(command, suggested).is_none_or(clap::Arg::is_hide_set)
+}
+
+fn flag<'c>(command: &'c Command, name: &str) -> Option<&'c clap::Arg> {
+    let is_it = |arg: &&clap::Arg| arg.get_long() == name.strip_prefix("--");
+    command.get_arguments().find(is_it)
 }
 
 #[cfg(test)]
@@ -64,13 +85,18 @@ mod tests {
             ("haplane set canary drain -n", "'--dry-run'"),
             ("haplane ready canary -f", "'--force'"),
             ("haplane drain canary --until 2h", "'--for'"),
+            ("haplane sync confirm web -y", "'--yes'"),
+            ("haplane agent --listn 127.0.0.1:1", "'--listen'"),
+            ("haplane set canary drain --stor x", "'--store'"),
         ] {
             let told = told(line);
             assert!(told.contains(tip), "{line}: {told}");
             assert!(!told.contains("as a value"), "{line}: {told}");
         }
-        let told = told("haplane show -y");
-        assert!(!told.contains("tip:"), "{told}");
+        for line in ["haplane show -y", "haplane set canary drain --limit"] {
+            let told = told(line);
+            assert!(!told.contains("tip:"), "{line}: {told}");
+        }
     }
 
     #[test]

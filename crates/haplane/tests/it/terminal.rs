@@ -91,6 +91,27 @@ fn a_narrow_terminal_gets_tables_that_fit() {
 }
 
 #[test]
+fn the_log_is_never_cut() {
+    let (haplane, _dir) = with_keys();
+    let haplane = haplane.with("NO_COLOR", "1");
+    haplane
+        .run(&["set", "canary", "maint", "--for", "2h"])
+        .exits(0);
+    let narrow = shown(&haplane, 60, &["log"]);
+    assert!(
+        narrow.contains("  canary  drain → maint until="),
+        "{narrow}"
+    );
+    // All but the lines that say how long ago.
+    let still = |log: &str| -> Vec<String> {
+        let lines = log.lines().filter(|line| !line.contains(" ago  "));
+        lines.map(str::to_owned).collect()
+    };
+    let piped = haplane.run(&["log"]).exits(0).stdout;
+    assert_eq!(still(&narrow), still(&piped), "a pipe gets the same");
+}
+
+#[test]
 fn progress_is_for_terminals_alone() {
     let (haplane, _dir) = with_keys();
     let words = ["wait", "--timeout", "1s"];
