@@ -1,7 +1,7 @@
 //! Commands of the Runtime API that change a server, and what HAProxy's replies to them mean.
 //!
 //! HAProxy answers in prose (facts 7.1). [`SEVERITY`] sent first in a batch makes it put `[N]: ` before every message,
-//! which tells a message from the empty line of a silent success, and an error from a notice; measured on 2.6 and 2.8.
+//! which tells a message from the empty line of a silent success, and an error from a notice; measured on 2.6, 2.8, 3.0 and 3.2.
 //! Even so an unknown command is only a notice, and a port out of range only a different number: so each command here
 //! knows what its success reads like, and everything else is a refusal.
 

@@ -269,8 +269,17 @@ mod tests {
                 "no need to change the addr, port changed from '1' to '8081' by 'stats socket command'",
                 true,
             ),
-            ("port changed from '1' to '8081'", true),
+            // 3.0 and 3.2.
+            (
+                "port changed from '1' to '8081' by 'stats socket command'",
+                true,
+            ),
             ("nothing changed", true),
+            (
+                "port changed from '8081' to '4464' by 'stats socket command'",
+                false,
+            ),
+            ("Invalid addr 'nosuch.host'", false),
             ("port changed from '36135' to '4464'", false),
             (
                 "no need to change the addr, problem converting port 'x' to an int",
