@@ -16,6 +16,16 @@ async fn get_from(router: &mut Router, path: &str) -> (StatusCode, Vec<u8>) {
     (status, body.to_vec())
 }
 
+#[test]
+fn who_is_not_on_this_machine_gets_one_only_where_that_is_asked_for() {
+    let at = |address: &str, asked_for| Access::at(address.parse().unwrap(), asked_for);
+    assert_eq!(at("127.0.0.1:9778", false), Access::Open);
+    assert_eq!(at("[::1]:9778", false), Access::Open);
+    assert_eq!(at("0.0.0.0:9778", false), Access::Closed);
+    assert_eq!(at("192.0.2.1:9778", false), Access::Closed);
+    assert_eq!(at("192.0.2.1:9778", true), Access::Open);
+}
+
 #[tokio::test]
 async fn profiles_are_closed_bounded_and_say_so() {
     for path in ["/debug/pprof/profile", "/debug/pprof/heap"] {
