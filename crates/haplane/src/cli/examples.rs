@@ -154,7 +154,7 @@ const BY_COMMAND: &[(&str, &[Example])] = &[
                 "what would change, as a diff",
             ),
             (
-                "haplane enroll haproxy.cfg --groups groups.toml --write --haproxy /usr/sbin/haproxy",
+                "haplane enroll haproxy.cfg --write --haproxy /usr/sbin/haproxy",
                 "change it, once `haproxy -c` has taken the result",
             ),
         ],
@@ -254,13 +254,16 @@ pub(super) fn add(command: Command) -> Command {
 mod tests {
     use super::*;
 
+    /// With what stands before it, as wide as most terminals.
+    const WIDEST: usize = 76;
+
     #[test]
     fn every_command_has_one_that_fits_a_line() {
         for sub in crate::cli::command().get_subcommands() {
             let examples = of(sub.get_name());
             assert!(!examples.is_empty(), "{}", sub.get_name());
             for text in examples.iter().flat_map(|(line, what)| [line, what]) {
-                assert!(text.chars().count() <= 90, "{text}");
+                assert!(text.chars().count() <= WIDEST, "{text}");
             }
         }
     }

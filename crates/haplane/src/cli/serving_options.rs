@@ -11,7 +11,7 @@ use crate::command::{heartbeat, ui};
 #[derive(Debug, Args)]
 pub struct UiOptions {
     /// Where the page is
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = ui::LISTEN)]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = ui::LISTEN, value_parser = address)]
     pub ui_listen: SocketAddr,
     /// Allow --ui-listen on an address that other machines reach
     #[arg(long)]
@@ -40,7 +40,7 @@ pub struct HeartbeatOptions {
     #[arg(long)]
     pub force: bool,
     /// Where its figures are, at /metrics
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = heartbeat::LISTEN)]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = heartbeat::LISTEN, value_parser = address)]
     pub heartbeat_listen: SocketAddr,
     /// Confirm, for environments that demand it
     #[arg(long)]
@@ -48,4 +48,9 @@ pub struct HeartbeatOptions {
     /// Whom to ask.
     #[command(flatten)]
     pub fleet: FleetOptions,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |_| "write an address and a port, such as 127.0.0.1:9780 or [::1]:9780".to_owned();
+    text.parse().map_err(wrong)
 }

@@ -165,6 +165,7 @@ fn what_cannot_be_written_is_refused_before_anything_is_read() {
         (&["log", "--since", "-1s"], "is not a duration"),
         (&["log", "--limit", "0"], "a whole number from 1"),
         (&["log", "--limit", "x"], "a whole number from 1"),
+        (&["ui", "--ui-listen", "9780"], "such as 127.0.0.1:9780"),
         (&["canary"], "--disable"),
         (&["canary", "--disable", "--enable"], "cannot be used with"),
         (&["status", "--watch", "--json"], "cannot be used with"),
