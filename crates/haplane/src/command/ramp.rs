@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use haplane_core::target::Among;
-use haplane_core::{Desired, Key, Value, duration};
+use haplane_core::{Desired, Key, Snapshot, Value, duration};
 use haplane_haproxy::Percent;
 use tokio::time::{Instant, sleep};
 
@@ -30,11 +30,12 @@ pub async fn run(session: &Session, options: &RampOptions) -> Result<Report, Fai
         ));
     }
     let mut writer = Writer::prepare(session, &options.write, &targets, Among::Rows).await?;
+    let at_first = writer.snapshot.clone();
     let mut total = Outcome::default();
     for (step, weight) in weights.iter().enumerate() {
         let rest = rest(options, weights.iter().skip(step));
         if step > 0 && !options.write.dry_run {
-            still_ours(&mut writer, &total)
+            still_ours(&mut writer, &at_first, &total)
                 .await
                 .map_err(|failure| to_go_on(failure, &rest))?;
         }
@@ -97,21 +98,17 @@ fn understand(text: &str) -> Result<Vec<Percent>, Failure> {
     })
 }
 
-/// Until the next step: the step has to be proven where anybody can prove it.
+/// Until the next step. Where anybody can prove it, the step has to be proven, and to hold to the end.
 async fn hold(writer: &mut Writer<'_>, total: &Outcome, every: Duration) -> Result<(), Failure> {
     let end = Instant::now() + every;
-    if !writer.knowledge.census.nodes.is_empty() {
-        let waited = writer.prove_within(total, every).await?;
-        if !waited.converged {
-            let mut failure = Failure::new(Exit::NotConverged, waited.summary());
-            failure.document = Some(writer.document(total, Some(&waited)));
-            return Err(failure);
-        }
+    let can_be_proven = !writer.knowledge.census.nodes.is_empty();
+    if can_be_proven {
+        proven_within(writer, total, every).await?;
     }
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(());
+            break;
         }
         writer
             .session
@@ -119,11 +116,32 @@ async fn hold(writer: &mut Writer<'_>, total: &Outcome, every: Duration) -> Resu
             .progress(&format!("next step in {}s", left.as_secs()));
         sleep(left.min(Duration::from_secs(1))).await;
     }
+    if can_be_proven {
+        proven_within(writer, total, Duration::ZERO).await?;
+    }
+    Ok(())
+}
+
+async fn proven_within(
+    writer: &mut Writer<'_>,
+    total: &Outcome,
+    time: Duration,
+) -> Result<(), Failure> {
+    let waited = writer.prove_within(total, time).await?;
+    if waited.converged {
+        return Ok(());
+    }
+    let mut failure = Failure::new(Exit::NotConverged, waited.summary());
+    failure.document = Some(writer.document(total, Some(&waited)));
+    Err(failure)
 }
 
 /// Somebody who changed a key meanwhile meant it.
-async fn still_ours(writer: &mut Writer<'_>, total: &Outcome) -> Result<(), Failure> {
-    let before = writer.snapshot.clone();
+async fn still_ours(
+    writer: &mut Writer<'_>,
+    at_first: &Snapshot,
+    total: &Outcome,
+) -> Result<(), Failure> {
     writer.refresh().await?;
     let wrote = |key: &Key| total.written.changed.iter().find(|one| one.key == *key);
     let is_theirs = |key: &&Key| {
@@ -137,7 +155,7 @@ async fn still_ours(writer: &mut Writer<'_>, total: &Outcome) -> Result<(), Fail
                 });
                 !(is_as_written && is_our_entry)
             }
-            None => now != before.get(key),
+            None => now != at_first.get(key),
         }
     };
     let theirs: Vec<Key> = writer.keys.iter().filter(is_theirs).cloned().collect();

@@ -1,5 +1,6 @@
 //! What a writer is kept from doing by mistake.
 
+use std::io::{BufRead as _, BufReader};
 use std::time::{Duration, Instant};
 
 use haplane_testkit::consul::{Consul, Options};
@@ -82,7 +83,7 @@ async fn slips_floors_and_forgotten_groups() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ramp_goes_step_by_step_and_stops_when_somebody_interferes() {
-    let fleet = Fleet::start(1).await;
+    let mut fleet = Fleet::start(1).await;
     let words = [
         "ramp",
         "canary",
@@ -121,6 +122,29 @@ async fn a_ramp_goes_step_by_step_and_stops_when_somebody_interferes() {
     for words in ["bob", "to go on: haplane ramp canary 50%,100% --every 3s"] {
         assert!(stopped.stderr.contains(words), "{words} in {stopped:?}");
     }
+
+    // Also where the first step finds the key as it wants it.
+    fleet.haplane.run(&["set", "canary", "25%"]).exits(0);
+    let mut ramp = fleet.in_background(&words);
+    let mut said = BufReader::new(ramp.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("25% is written") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    bob.run(&["set", "canary", "maint"]).exits(0);
+    run_of(ramp.wait_with_output().unwrap()).exits(3);
+    assert_eq!(fleet.value("canary").await.unwrap(), "maint");
+
+    // Proven, and lost before the next step: that one is not written.
+    fleet.haplane.run(&["clear", "canary"]).exits(0);
+    let ramp = fleet.in_background(&words);
+    fleet.becomes("canary", "25%").await;
+    fleet.haplane.run(&["wait", "canary"]).exits(0);
+    fleet.balancers[0].agent.process().kill();
+    let stopped = run_of(ramp.wait_with_output().unwrap()).exits(4);
+    assert_eq!(fleet.value("canary").await.unwrap(), "25%");
+    assert!(stopped.stderr.contains("does not answer"), "{stopped:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
