@@ -120,7 +120,9 @@ fn reason_to_leave(config: &Config, row: Row<'_>, wanted: &Wanted) -> Option<Str
         );
     }
     if settings.disabled.value && server.template.is_none() && !settings.agent.enabled.value {
-        return Some("it is disabled: the agent's `ready` would put it into rotation (set its key to maint, then take `disabled` out)".to_owned());
+        return Some(format!(
+            "it is disabled: the agent's `ready` would put it into rotation (`haplane set {name} maint --force`, then take `disabled` out)"
+        ));
     }
     let agent = &settings.agent;
     if agent.enabled.from.is_some() && !agent.enabled.value {
