@@ -11,6 +11,7 @@ pub mod old_workers;
 pub mod process;
 pub mod push;
 pub mod recount;
+pub mod slots;
 pub mod survey;
 pub mod watch;
 
@@ -53,6 +54,7 @@ pub struct Observer {
 impl Observer {
     /// Starts one task for each socket, and one for the master's.
     pub fn start(self, settings: &HaproxySettings, parts: &Parts) {
+        self.board.note_answering();
         for (index, path) in settings.sockets.iter().enumerate() {
             let watch = self.haproxy(index, path, settings.push);
             parts.spawn("a HAProxy's observer", watch.run(parts.stop()));
@@ -73,6 +75,7 @@ impl Observer {
             readable: Arc::clone(&self.readable),
             policy: self.policy,
             metrics: Arc::clone(&self.metrics),
+            port: self.port,
             pusher: push.then(|| Pusher::new(self.port)),
         }
     }

@@ -284,7 +284,7 @@ async fn converse(agent: &Agent, depth: Depth) -> Result<Node, String> {
     };
     Ok(Node {
         address: agent.address.clone(),
-        rows: answers::current(&answer, rows),
+        rows: answers::current(rows),
         answer,
     })
 }

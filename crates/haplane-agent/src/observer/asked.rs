@@ -59,7 +59,12 @@ impl AskedRow {
 
     /// Whether it has stopped asking.
     pub fn is_silent(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.asked) > self.interval * SILENT_AFTER
+        now > self.silent_since()
+    }
+
+    /// From when on it has stopped asking, unless it asks before.
+    pub fn silent_since(&self) -> Instant {
+        self.asked + self.interval * SILENT_AFTER
     }
 
     /// This row, which asks by `other` too.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use haplane_core::verdict::{Past, Seen, Sight, Stat};
@@ -51,6 +51,8 @@ pub struct Trouble {
 pub struct Numbers {
     /// Of every server.
     pub stats: Stats,
+    /// When they were read.
+    pub read: Instant,
     /// Its admin state when they were read.
     pub admin: HashMap<Arc<str>, AdminBits>,
 }
@@ -121,6 +123,13 @@ impl Sighting {
 }
 
 impl Haproxy {
+    /// Whether it had this row once, and does not have it any more.
+    pub fn lost(&self, row: &str) -> bool {
+        self.sighting.as_ref().is_some_and(|sighting| {
+            sighting.memories.contains_key(row) && !sighting.rows.contains_key(row)
+        })
+    }
+
     /// The last look, if it still says something about now.
     pub fn present(&self, now: Instant) -> Option<&Arc<Sighting>> {
         let lasts =
@@ -141,6 +150,8 @@ pub struct Board {
     haproxies: Vec<Mutex<Haproxy>>,
     /// `None` without a master's socket.
     old_workers: Mutex<Option<Arc<OldWorkers>>>,
+    /// Since when asks are answered.
+    answering: OnceLock<Instant>,
     /// Rung when a new process was seen: its predecessor may have become an old worker.
     reloaded: Notify,
 }
@@ -159,8 +170,22 @@ impl Board {
         Self {
             haproxies: sockets.iter().map(haproxy).collect(),
             old_workers: Mutex::default(),
+            answering: OnceLock::new(),
             reloaded: Notify::new(),
         }
+    }
+
+    /// From now on asks are answered.
+    pub fn note_answering(&self) {
+        self.answering.get_or_init(Instant::now);
+    }
+
+    /// For how long asks have been answered.
+    pub fn answering_for(&self, now: Instant) -> Duration {
+        let since = self.answering.get();
+        since.map_or(Duration::ZERO, |since| {
+            now.saturating_duration_since(*since)
+        })
     }
 
     /// Whether nobody looks at any HAProxy.

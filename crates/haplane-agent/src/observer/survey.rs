@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use haplane_core::Snapshot;
 use haplane_core::resolve::{Policy, resolve};
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 
 use super::asked::AskedRow;
 use super::board::{Board, Haproxy, Sighting};
+use super::slots::{Fate, Slots};
 use crate::rows::{RowRecord, Rows};
 
 /// One row as one HAProxy shows it.
@@ -75,23 +77,30 @@ impl Surveyor<'_> {
             .unwrap_or_else(PoisonError::into_inner)
             .list();
         let now = Instant::now();
-        let place = Place {
-            surveyor: self,
-            haproxies: self.board.haproxies(),
-            now,
-            at: Timestamp::now(),
-        };
         let asking: HashSet<Arc<str>> = records
             .iter()
             .filter(|record| !record.is_silent(now))
             .map(|record| Arc::clone(&record.row))
             .collect();
+        let haproxies = self.board.haproxies();
+        let answering_for = self.board.answering_for(now);
+        let place = Place {
+            surveyor: self,
+            slots: Slots::of(&haproxies, &asking, self.port, answering_for, now),
+            haproxies,
+            answering_for,
+            now,
+            at: Timestamp::now(),
+        };
         let mut asked: HashSet<Arc<str>> = HashSet::with_capacity(records.len());
         let mut surveyed = Vec::with_capacity(records.len());
         for record in records {
             asked.insert(Arc::clone(&record.row));
+            // It asks by another line now: its `agent-send` was changed.
             let is_old_line = record.is_silent(now) && asking.contains(&record.row);
-            surveyed.push(place.asked(record, is_old_line));
+            if !is_old_line {
+                surveyed.extend(place.asked(record));
+            }
         }
         surveyed.extend(place.unasked(&asked));
         surveyed.sort_by(|a, b| a.row.cmp(&b.row));
@@ -107,16 +116,21 @@ impl Surveyor<'_> {
 struct Place<'a> {
     surveyor: &'a Surveyor<'a>,
     haproxies: Vec<Haproxy>,
+    /// What holds rows of other names; unknown while a look is missing.
+    slots: Option<Slots>,
+    answering_for: Duration,
     now: Instant,
     at: Timestamp,
 }
 
 impl Place<'_> {
-    fn asked(&self, record: RowRecord, is_old_line: bool) -> Surveyed {
+    /// A line that was asked; nothing when nobody has a row of it any more.
+    fn asked(&self, record: RowRecord) -> Option<Surveyed> {
         let due = self.surveyor.snapshot.map_or(record.answer, |snapshot| {
             resolve(&record.ask, snapshot, self.at, self.surveyor.policy).answer
         });
-        let mut said = AskedRow::new(&record, due).said(self.now);
+        let asked = AskedRow::new(&record, due);
+        let mut said = asked.said(self.now);
         // HAProxy that share a row ask by one line: between two asks of each, the others ask too.
         said.interval *= self.sharing(&record.row).max(1);
         let mut observed = Vec::new();
@@ -137,22 +151,45 @@ impl Place<'_> {
             }
         }
         let own = |cause| judge_unseen(&said, cause);
-        let judgement = if is_old_line {
-            own(Cause::OtherLine)
+        let judgement = if record.keys().is_empty() {
+            if said.is_silent() {
+                // None is free now.
+                return None;
+            }
+            own(Cause::FreeSlots)
         } else if self.haproxies.is_empty() {
             own(Cause::NoSocket)
-        } else if record.keys().is_empty() {
-            own(Cause::FreeSlots)
+        } else if let Some(worst) = worst(&mut observed, unseen) {
+            worst
+        } else if said.is_silent() {
+            own(self.hanging(&asked, &record.row)?)
         } else {
-            worst(&mut observed, unseen).unwrap_or_else(|| own(Cause::UnknownRow))
+            own(Cause::UnknownRow)
         };
-        Surveyed {
+        Some(Surveyed {
             row: Arc::clone(&record.row),
             record: Some(record),
             judgement,
             enrolled: enrolled(&observed),
             observed,
             old_sessions: None,
+        })
+    }
+
+    /// Why a row that no HAProxy has by its name does not ask any more; nothing when it is gone.
+    fn hanging(&self, asked: &AskedRow, row: &str) -> Option<Cause> {
+        let Some(slots) = &self.slots else {
+            let away = self.haproxies.iter();
+            let mut away = away.filter(|haproxy| haproxy.present(self.now).is_none());
+            return away.next().map(|haproxy| Cause::NoLook(haproxy.absence()));
+        };
+        if self.haproxies.iter().any(|haproxy| haproxy.lost(row)) {
+            return None;
+        }
+        match slots.fate(row, asked.silent_since()) {
+            Fate::Gone => None,
+            Fate::Unclear => Some(Cause::UnknownRow),
+            Fate::Hangs(cause) => Some(cause),
         }
     }
 
@@ -176,6 +213,10 @@ impl Place<'_> {
             for row in sighting.rows.keys().filter(|row| !asked.contains(*row)) {
                 let Some(sight) = sighting.sight(row, None, self.now) else {
                     continue;
+                };
+                let sight = Sight {
+                    process_age: sight.process_age.min(self.answering_for),
+                    ..sight
                 };
                 let judgement = judge_unasked(&sight, self.surveyor.port);
                 let shown = show(haproxy, sighting, row, &sight, judgement);
@@ -249,13 +290,12 @@ fn enrolled(observed: &[Observed]) -> Option<bool> {
     Some(observed.iter().all(|one| one.seen.agent.is_configured()))
 }
 
-/// How many rows have which verdict, and how many are not enrolled. A line by which a row does not ask
-/// any more counts no longer, and free slots are no rows.
+/// How many rows have which verdict, and how many are not enrolled. Free slots are no rows.
 pub fn count(surveyed: &[Surveyed]) -> (Vec<(Verdict, usize)>, usize) {
     let is_row = |one: &&Surveyed| {
         !matches!(
             one.judgement.causes.last(),
-            Some(Cause::OtherLine | Cause::NotEnrolled)
+            Some(Cause::NotEnrolled | Cause::FreeSlots)
         )
     };
     let of = |verdict| {

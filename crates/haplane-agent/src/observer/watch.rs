@@ -17,6 +17,7 @@ use super::board::{Board, Numbers, Sighting, Trouble};
 use super::look::{self, Look, LookError};
 use super::memory::Memory;
 use super::push::{Generation, Pusher, results};
+use super::slots::{Fate, Slots};
 use crate::metrics::Metrics;
 use crate::readable::Readable;
 use crate::rows::Rows;
@@ -57,8 +58,17 @@ pub struct HaproxyWatch {
     pub policy: Policy,
     /// The counters.
     pub metrics: Arc<Metrics>,
+    /// The responder's port.
+    pub port: u16,
     /// Sets changed rows, if the site wants that.
     pub pusher: Option<Pusher>,
+}
+
+/// Whether there are rows that do not ask, and of which nobody knows where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    Some,
+    None,
 }
 
 /// When the loop does what.
@@ -197,7 +207,9 @@ impl HaproxyWatch {
             known.sighting = Some(Arc::new(sighting));
             known.trouble = None;
         });
-        self.forget_removed(&asked);
+        if self.forget_gone(&asked) == Lost::Some {
+            timing.numbers = timing.numbers.min(Instant::now() + NUMBERS_QUICKLY);
+        }
     }
 
     fn succeeded(&self, trouble: Option<&Trouble>) {
@@ -268,6 +280,7 @@ impl HaproxyWatch {
             return known;
         }
         timing.numbers = Instant::now() + NUMBERS_EVERY;
+        let read = Instant::now();
         let stats = match look::stats(&self.socket).await {
             Ok(stats) => stats,
             Err(error) => {
@@ -279,6 +292,7 @@ impl HaproxyWatch {
         let admin = look.rows.iter();
         let admin = admin.map(|(row, seen)| (Arc::clone(row), seen.admin));
         Some(Arc::new(Numbers {
+            read,
             stats,
             admin: admin.collect(),
         }))
@@ -299,7 +313,7 @@ impl HaproxyWatch {
         let mut remember = |(row, asked): (&Arc<str>, &AskedRow)| {
             let known = before.and_then(|before| before.memories.get(row)).copied();
             let Some(seen) = look.rows.get(row) else {
-                // It was here once: see forget_removed.
+                // It was here once: see forget_gone.
                 return known.map(|memory| (Arc::clone(row), memory));
             };
             let mut memory = match (known, generation) {
@@ -318,22 +332,35 @@ impl HaproxyWatch {
         (memories, is_waiting)
     }
 
-    /// A row that this HAProxy had, that no HAProxy has any more, and that does not ask, was removed.
-    fn forget_removed(&self, asked: &HashMap<Arc<str>, AskedRow>) {
-        let Some(sighting) = self.board.haproxy(self.index).and_then(|one| one.sighting) else {
-            return;
-        };
+    /// A row that does not ask, that no HAProxy has, and that no slot can hold, was removed.
+    /// Says whether there are rows of which that is not known yet.
+    fn forget_gone(&self, asked: &HashMap<Arc<str>, AskedRow>) -> Lost {
         let now = Instant::now();
-        let is_silent = |row: &Arc<str>| asked.get(row).is_some_and(|asked| asked.is_silent(now));
-        let vanished = sighting
-            .memories
-            .keys()
-            .filter(|row| !sighting.rows.contains_key(*row) && is_silent(row));
-        for row in vanished.filter(|row| !self.board.may_show(row, now)) {
+        let is_lost = |(row, one): &(&Arc<str>, &AskedRow)| {
+            one.is_silent(now) && !self.board.may_show(row, now)
+        };
+        let lost: Vec<_> = asked.iter().filter(is_lost).collect();
+        if lost.is_empty() {
+            return Lost::None;
+        }
+        let haproxies = self.board.haproxies();
+        let asking = asked.iter().filter(|(_, one)| !one.is_silent(now));
+        let asking = asking.map(|(row, _)| Arc::clone(row)).collect();
+        let answering_for = self.board.answering_for(now);
+        let slots = Slots::of(&haproxies, &asking, self.port, answering_for, now);
+        let mut still = Lost::None;
+        for (row, one) in lost {
+            let had = haproxies.iter().any(|haproxy| haproxy.lost(row));
+            let fate = || Some(slots.as_ref()?.fate(row, one.silent_since()));
+            if !had && fate() != Some(Fate::Gone) {
+                still = Lost::Some;
+                continue;
+            }
             let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
             if rows.forget_removed(row, now) {
                 tracing::info!(%row, "HAProxy does not have this row any more");
             }
         }
+        still
     }
 }

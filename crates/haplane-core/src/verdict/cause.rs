@@ -20,10 +20,10 @@ pub enum Cause {
     UnknownRow,
     /// It does not ask any more, and no HAProxy that is looked at has it.
     Gone,
-    /// It asks by another line now: its `agent-send` was changed.
-    OtherLine,
     /// The asks of free slots: HAProxy does not tell which.
     FreeSlots,
+    /// A slot of its backend, which may hold it, does not ask as it should; its name, and why.
+    InSlot(Box<str>, Box<Cause>),
     /// Its server line has no `agent-check`.
     NotEnrolled,
     /// Its agent check is answered, but not under the row's own name.
@@ -38,7 +38,7 @@ pub enum Cause {
     AsksRefused,
     /// Asked once, but has not for this long.
     NoAskFor(Duration),
-    /// The HAProxy process is this young, and the row has not asked since.
+    /// The HAProxy process, or this agent, is this young, and the row has not asked since.
     NotAskedYet(Duration),
     /// Enrolled in a process of this age, and never asked.
     NeverAsked(Duration),
@@ -81,8 +81,8 @@ impl fmt::Display for Cause {
                  asks, a slot holds it, or an agent-send is wrong",
             ),
             Self::Gone => f.write_str("HAProxy does not have this row any more"),
-            Self::OtherLine => f.write_str("the row asks by another line now"),
             Self::FreeSlots => f.write_str("free slots ask; which ones, an ask does not tell"),
+            Self::InSlot(slot, cause) => write!(f, "it may sit in {slot}: {cause}"),
             Self::NotEnrolled => {
                 f.write_str("not enrolled: its server line has no agent-check, no write reaches it")
             }
@@ -111,7 +111,7 @@ impl fmt::Display for Cause {
             Self::NotAskedYet(age) => {
                 write!(
                     f,
-                    "HAProxy started {} ago and has not asked yet",
+                    "has not asked yet: HAProxy, or this agent, started {} ago",
                     seconds(*age)
                 )
             }

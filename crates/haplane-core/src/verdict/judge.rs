@@ -83,21 +83,21 @@ pub fn judge(said: &Said, sight: &Sight<'_>) -> Judgement {
 }
 
 /// The verdict on a row that asks and that no HAProxy shows: for want of a socket, of a look, or of
-/// the row.
+/// the row. Where HAProxy is looked at and does not have it, and nothing keeps it from asking, it has nothing to ask.
 pub fn judge_unseen(said: &Said, cause: Cause) -> Judgement {
     if !said.is_silent() {
         return Judgement::new(Verdict::Unobserved, [cause]);
     }
     let silence = Cause::NoAskFor(said.asked_ago);
-    let causes = match cause {
-        Cause::UnknownRow => vec![silence, Cause::Gone],
-        Cause::NoSocket => vec![silence],
-        cause => vec![silence, cause],
-    };
-    Judgement::new(Verdict::Silent, causes)
+    match cause {
+        Cause::UnknownRow => Judgement::new(Verdict::Unobserved, [silence, Cause::Gone]),
+        Cause::NoSocket => Judgement::new(Verdict::Silent, [silence]),
+        cause => Judgement::new(Verdict::Silent, [silence, cause]),
+    }
 }
 
-/// The verdict on a row that HAProxy has and that never asked this agent, which listens on `port`.
+/// The verdict on a row that HAProxy has and that never asked this agent, which listens on `port`. The sight's
+/// process age is that of the younger of both: neither knows yet what the other one does.
 pub fn judge_unasked(sight: &Sight<'_>, port: u16) -> Judgement {
     let Sight {
         seen,
@@ -116,10 +116,10 @@ pub fn judge_unasked(sight: &Sight<'_>, port: u16) -> Judgement {
     }
     match stat.and_then(check_trouble) {
         Some(cause @ Cause::OtherName) => Judgement::new(Verdict::Unobserved, [cause]),
-        Some(cause) => Judgement::new(Verdict::Silent, [cause]),
-        None if process_age < FIRST_ASK_WITHIN => {
+        _ if process_age < FIRST_ASK_WITHIN => {
             Judgement::new(Verdict::Pending, [Cause::NotAskedYet(process_age)])
         }
+        Some(cause) => Judgement::new(Verdict::Silent, [cause]),
         None => Judgement::new(Verdict::Silent, [Cause::NeverAsked(process_age)]),
     }
 }

@@ -233,21 +233,17 @@ pub fn report(node: &NodeAnswer, rows: &[RowAnswer]) -> NodeReport {
 }
 
 /// The lines that still count. Of a row whose line was changed by a reload the agent remembers the
-/// old line too, for an hour, as silent: a row is silent only when all of its lines are. And one that
-/// no HAProxy of a node has any more is not silent there, but gone.
-pub fn current(node: &NodeAnswer, rows: Vec<RowAnswer>) -> Vec<RowAnswer> {
-    let is_observed =
-        !node.haproxy.is_empty() && node.haproxy.iter().all(|one| one.error.is_none());
+/// old line too, for a while: a row is silent only when all of its lines are.
+pub fn current(rows: Vec<RowAnswer>) -> Vec<RowAnswer> {
+    let asked = |row: &RowAnswer| row.asked_ms_ago.unwrap_or(u64::MAX);
     let mut last_asked: BTreeMap<String, u64> = BTreeMap::new();
     for row in &rows {
         let least = last_asked.entry(row.row.clone()).or_insert(u64::MAX);
-        *least = (*least).min(row.asked_ms_ago.unwrap_or(u64::MAX));
+        *least = (*least).min(asked(row));
     }
     let counts = |row: &RowAnswer| {
-        let asked = row.asked_ms_ago.unwrap_or(u64::MAX);
-        let is_latest = last_asked.get(&row.row) == Some(&asked);
-        let is_gone = is_observed && row.observed.is_none();
-        row.verdict() != Verdict::Silent || (is_latest && !is_gone)
+        let is_latest = last_asked.get(&row.row) == Some(&asked(row));
+        is_latest || row.verdict() != Verdict::Silent
     };
     rows.into_iter().filter(|row| counts(row)).collect()
 }
@@ -268,41 +264,14 @@ mod tests {
 
     #[test]
     fn an_old_line_of_a_row_that_asks_is_not_a_silent_row() {
-        let rows = current(
-            &NodeAnswer::default(),
-            vec![
-                row("web/a", 900_000, "silent"),
-                row("web/a canary", 500, "converged"),
-                row("web/b", 900_000, "silent"),
-                row("web/b canary", 800_000, "silent"),
-            ],
-        );
+        let rows = current(vec![
+            row("web/a", 900_000, "silent"),
+            row("web/a canary", 500, "converged"),
+            row("web/b", 900_000, "silent"),
+            row("web/b canary", 800_000, "silent"),
+        ]);
         let told: Vec<_> = rows.iter().map(|row| row.keys.join(" ")).collect();
         assert_eq!(told, ["web/a canary", "web/b canary"]);
-    }
-
-    #[test]
-    fn a_row_that_haproxy_has_no_more_is_gone_and_not_silent() {
-        let looked_at = NodeAnswer {
-            haproxy: vec![HaproxyAnswer::default()],
-            ..NodeAnswer::default()
-        };
-        let shown = RowAnswer {
-            observed: Some(serde_json::json!({"status": "UP"})),
-            ..row("web/b", 9_000, "silent")
-        };
-        let rows = current(
-            &looked_at,
-            vec![row("web/a", 9_000, "silent"), shown.clone()],
-        );
-        assert_eq!(rows.len(), 1);
-        assert_eq!(rows[0].row, "web/b");
-        let mut blind = looked_at;
-        blind.haproxy[0].error = Some("no".to_owned());
-        assert_eq!(
-            current(&blind, vec![row("web/a", 9_000, "silent"), shown]).len(),
-            2
-        );
     }
 
     #[test]

@@ -39,5 +39,6 @@ mod proof;
 mod relay;
 mod seed;
 mod seed_checks;
+mod slots_observed;
 mod sync_commands;
 mod sync_with_agent;

@@ -168,7 +168,7 @@ fn a_difference_is_pending_until_its_time_is_over() {
     assert_told(
         &at(reloaded),
         Verdict::Pending,
-        "HAProxy started 500ms ago and has not asked yet; HAProxy keeps it in drain",
+        "has not asked yet: HAProxy, or this agent, started 500ms ago; HAProxy keeps it in drain",
     );
 }
 
@@ -335,22 +335,33 @@ fn what_nobody_can_look_at() {
         asked_ago: SECOND * 7,
         ..asks
     };
-    for (cause, asking, silence) in [
+    for (cause, asking, verdict, silence) in [
         (
             Cause::NoSocket,
             "no HAProxy socket is configured",
+            Verdict::Silent,
             "has not asked for 7s",
         ),
         (
             Cause::NoLook("it hangs".to_owned()),
             "HAProxy cannot be looked at: it hangs",
+            Verdict::Silent,
             "has not asked for 7s; HAProxy cannot be looked at: it hangs",
         ),
         (
             Cause::UnknownRow,
             "asks, but no HAProxy that is looked at has a row of this name: another HAProxy asks, a \
              slot holds it, or an agent-send is wrong",
+            Verdict::Unobserved,
             "has not asked for 7s; HAProxy does not have this row any more",
+        ),
+        (
+            Cause::InSlot("web/3".into(), Box::new(Cause::SwitchedOff)),
+            "it may sit in web/3: its agent check is disabled on HAProxy's socket; `enable agent` lets it \
+             ask again",
+            Verdict::Silent,
+            "has not asked for 7s; it may sit in web/3: its agent check is disabled on HAProxy's socket; \
+             `enable agent` lets it ask again",
         ),
     ] {
         assert_told(
@@ -358,7 +369,7 @@ fn what_nobody_can_look_at() {
             Verdict::Unobserved,
             asking,
         );
-        assert_told(&judge_unseen(&silent, cause), Verdict::Silent, silence);
+        assert_told(&judge_unseen(&silent, cause), verdict, silence);
     }
 }
 
@@ -402,7 +413,7 @@ fn rows_that_never_asked() {
             "INI",
             young,
             Verdict::Pending,
-            "HAProxy started 9s ago and has not asked",
+            "has not asked yet: HAProxy, or this agent, started 9s ago",
         ),
         (
             with(22),
@@ -416,12 +427,19 @@ fn rows_that_never_asked() {
             "",
             young,
             Verdict::Pending,
-            "HAProxy started 9s ago and has not asked",
+            "has not asked yet: HAProxy, or this agent, started 9s ago",
         ),
         (
             with(22),
             "L4CON",
             young,
+            Verdict::Pending,
+            "has not asked yet: HAProxy, or this agent, started 9s ago",
+        ),
+        (
+            with(22),
+            "L4CON",
+            old,
             Verdict::Silent,
             "HAProxy's agent check fails: L4CON",
         ),
