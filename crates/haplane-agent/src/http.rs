@@ -10,18 +10,20 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use haplane_core::Key;
 use haplane_core::guard::Refusal;
 use haplane_core::resolve::Policy;
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
+use serde_json::json;
 
 use crate::metrics::Metrics;
 use crate::observer::board::Board;
 use crate::observer::survey::{Surveyed, Surveyor, count};
 use crate::page;
 use crate::pulse::Pulse;
-use crate::readable::Readable;
+use crate::readable::{Readable, Unreadable};
 use crate::rows::Rows;
 use crate::standing::Standing;
 
@@ -72,6 +74,7 @@ pub fn router(shown: Arc<Shown>) -> Router {
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/v1/node", get(node))
+        .route("/v1/absent", post(absent))
         .merge(one_after_another(long))
         .with_state(shown)
         .merge(page::routes())
@@ -125,6 +128,18 @@ async fn metrics(State(shown): Pages) -> Response {
 
 async fn node(State(shown): Pages) -> Json<view::Node> {
     Json(view::Node::of(&shown))
+}
+
+/// Whether an answer may rest on the absence of these keys, for whoever decides from `/v1/state`: the
+/// store is asked for those that no row asked for yet.
+async fn absent(State(shown): Pages, Json(keys): Json<Vec<String>>) -> Response {
+    let keys: Result<Vec<Key>, _> = keys.iter().map(|key| key.parse()).collect();
+    let Ok(keys) = keys else {
+        return (StatusCode::BAD_REQUEST, "one of these is no key\n").into_response();
+    };
+    let said = shown.readable.may_be_absent(&keys).await;
+    let why = said.err().map(Unreadable::as_str);
+    Json(json!({"absent": said.is_ok(), "why": why})).into_response()
 }
 
 async fn state(State(shown): Pages) -> Json<view::State> {

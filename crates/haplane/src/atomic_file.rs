@@ -20,6 +20,34 @@ pub fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     aside.put_in_place_of(&path)
 }
 
+/// How a file went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// It was not there.
+    NeverThere,
+    /// It is no more.
+    Removed,
+    /// It cannot be removed, and holds nothing now.
+    Emptied,
+}
+
+/// Takes a file away that must not be read any more: removes it, or empties it where that is not allowed. Both work on a
+/// full disk. Links are followed.
+pub fn take_away(path: &Path) -> io::Result<Gone> {
+    let path = match fs::canonicalize(path) {
+        Ok(path) => path,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Gone::NeverThere),
+        Err(error) => return Err(error),
+    };
+    if fs::remove_file(&path).is_ok() {
+        return Ok(Gone::Removed);
+    }
+    let file = fs::OpenOptions::new().write(true).open(&path)?;
+    file.set_len(0)?;
+    file.sync_all()?;
+    Ok(Gone::Emptied)
+}
+
 /// A file that is written beside another one, and goes away when it does not take its place.
 struct Aside {
     path: PathBuf,
@@ -80,5 +108,24 @@ impl Drop for Aside {
             // Nothing more can be done about it, and the failure is told already.
             drop(fs::remove_file(&self.path));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_away_is_not_there_or_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("seed");
+        assert_eq!(take_away(&file).unwrap(), Gone::NeverThere);
+        fs::write(&file, "1\n").unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(take_away(&link).unwrap(), Gone::Removed);
+        assert!(!file.exists());
+        // A device can be neither.
+        assert!(take_away(Path::new("/proc/version")).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! The configuration of one run: the file, the environment's variables and the flags together.
 
-use std::io::Read as _;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use clap::ArgMatches;
@@ -12,6 +12,7 @@ use haplane_daemon::{ConfigError, Settings};
 use haplane_store::StoreSettings;
 
 use crate::failure::Failure;
+use crate::haproxy_files::read_at_most;
 
 /// Read when it exists and nothing else is said.
 const DEFAULT_FILE: &str = "/etc/haplane/haplane.toml";
@@ -46,16 +47,31 @@ impl Source {
         let (name, text) = match file {
             Some(file) => (file.display().to_string(), read_file(&file)?),
             None if fs::exists(DEFAULT_FILE).unwrap_or(true) => {
-                (DEFAULT_FILE.to_owned(), read_file(&DEFAULT_FILE.into())?)
+                (DEFAULT_FILE.to_owned(), read_file(Path::new(DEFAULT_FILE))?)
             }
             None => (NO_FILE.to_owned(), String::new()),
         };
+        Ok(Self::with_text(name, text, environment, flag))
+    }
+
+    fn with_text(
+        name: String,
+        text: String,
+        environment: Option<&str>,
+        flag: impl Fn(&KeyDoc) -> Option<String>,
+    ) -> Self {
         let overrides = overrides(flag, |name| env::var(name).ok());
-        Ok(Self {
+        Self {
             name,
             text,
             overrides: with_environment(overrides, environment),
-        })
+        }
+    }
+
+    /// Flags and variables alone, for when the file cannot be read.
+    pub fn without_file(environment: Option<&str>, matches: &ArgMatches) -> Self {
+        let (name, text) = (NO_FILE.to_owned(), String::new());
+        Self::with_text(name, text, environment, |doc| flag(doc, matches))
     }
 
     /// As a command without any option has it.
@@ -86,6 +102,14 @@ impl Source {
     }
 }
 
+impl Source {
+    /// The settings as far as they can be read, whatever else is wrong. Not to be trusted with the
+    /// store: what is wrong may be the key that names it.
+    pub fn readable(&self) -> Option<Settings> {
+        Settings::read(&self.document(), |name| env::var(name).ok())
+    }
+}
+
 /// Every value that is needed and absent was reported; this is only what the types ask for.
 fn unreadable(document: &Document<'_>) -> ConfigError {
     use haplane_daemon::config_file::{Place, Problem};
@@ -96,7 +120,7 @@ fn unreadable(document: &Document<'_>) -> ConfigError {
     }
 }
 
-fn read_file(file: &PathBuf) -> Result<String, Failure> {
+fn read_file(file: &Path) -> Result<String, Failure> {
     let wrong = |why: String| {
         Failure::usage(format!(
             "cannot read the configuration {}: {why}",
@@ -104,9 +128,8 @@ fn read_file(file: &PathBuf) -> Result<String, Failure> {
         ))
     };
     // Not by its size: a pipe or a device tells none.
-    let mut text = String::new();
-    fs::File::open(file)
-        .and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text))
+    let text = read_at_most(file, MAX_FILE + 1)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other))
         .map_err(|error| wrong(error.to_string()))?;
     if text.len() as u64 > MAX_FILE {
         return Err(wrong(format!("it has more than {MAX_FILE} bytes")));
@@ -243,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_file_without_end_is_no_configuration() {
-        let error = read_file(&"/dev/zero".into()).unwrap_err();
+        let error = read_file(Path::new("/dev/zero")).unwrap_err();
         assert!(error.message.contains("/dev/zero"), "{error:?}");
         assert!(error.message.contains("more than"), "{error:?}");
     }

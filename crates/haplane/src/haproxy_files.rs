@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use haplane_haproxy::HaproxyVersion;
 use haplane_haproxy::cfg::{Config, Context, Environment, SourceFile, StateSource, folder_order};
 use haplane_haproxy::forecast::StateFiles;
 use haplane_haproxy::server_state::StateFile;
+use rustix::fs::OFlags;
 
 use crate::failure::Failure;
 
@@ -16,6 +20,10 @@ pub const DEFAULT_CONFIG: &str = "/etc/haproxy/haproxy.cfg";
 
 /// More than any real configuration; the parser says what it makes of the rest.
 const MOST_BYTES: u64 = (64 << 20) + 1;
+
+/// How long a pipe may take to bring its text, and how often to look.
+const PIPE_PATIENCE: Duration = Duration::from_secs(5);
+const PIPE_AGAIN: Duration = Duration::from_millis(10);
 
 /// What is known beside the files: this process's environment, and a version if there is one.
 pub fn context(version: Option<HaproxyVersion>) -> Context {
@@ -79,11 +87,39 @@ fn in_haproxys_order(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    read_at_most(path, MOST_BYTES)
+}
+
+/// Reads a file, or so many bytes of it. What is no regular file (a pipe, as of `<(…)`) is waited for, but
+/// not for ever: HAProxy's start may wait for us.
+pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(nonblock)
+        .open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
     let mut bytes = Vec::new();
-    fs::File::open(path)?
-        .take(MOST_BYTES)
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
+    let mut rest = file.take(most);
+    let until = Instant::now() + PIPE_PATIENCE;
+    loop {
+        let read = match rest.read_to_end(&mut bytes) {
+            // A pipe that nobody has opened yet for writing is at its end too.
+            Ok(_) if bytes.is_empty() && !rest.get_ref().metadata()?.is_file() => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Ok(_) => return Ok(bytes),
+            Err(error) => Err(error),
+        };
+        read?;
+        if Instant::now() >= until {
+            let what =
+                format!("it is no file, and nobody wrote all of it within {PIPE_PATIENCE:?}");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+        }
+        sleep(PIPE_AGAIN);
+    }
 }
 
 fn cannot_read(path: &Path, error: &io::Error) -> Failure {
@@ -150,5 +186,26 @@ fn read_state_file(path: &Path) -> Result<Option<StateFile>, Failure> {
         Ok(bytes) => Ok(Some(StateFile::read(&bytes))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(cannot_read(path, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_read_when_somebody_writes_and_not_waited_for_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let nobody = read_bounded(&pipe).unwrap_err();
+        assert_eq!(nobody.kind(), io::ErrorKind::TimedOut);
+
+        let writer = pipe.clone();
+        let writing = std::thread::spawn(move || fs::write(writer, "global\n"));
+        assert_eq!(read_bounded(&pipe).unwrap(), b"global\n");
+        writing.join().unwrap().unwrap();
+        assert!(read_bounded(folder.path()).is_err());
     }
 }

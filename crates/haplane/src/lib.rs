@@ -83,16 +83,20 @@ fn carry_out(cli: &Cli, matches: &ArgMatches, identity: Identity) -> Exit {
     if let Some(exit) = without_settings(cli, &output) {
         return exit;
     }
-    let file = cli.common.config.clone();
-    let read = Source::read(file, cli.common.env.as_deref(), matches)
-        .and_then(|source| Ok((source.settings()?, source)));
+    let environment = cli.common.env.as_deref();
+    let source = || Source::read(cli.common.config.clone(), environment, matches);
+    let read = source().and_then(|source| Ok((source.settings()?, source)));
     let (settings, source) = match read {
         Ok(read) => read,
         Err(failure) => {
-            if let Command::Seed(options) = &cli.command {
-                command::seed::leave_nothing_old(options, &output);
-            }
-            return output.failure(&failure);
+            let Command::Seed(options) = &cli.command else {
+                return output.failure(&failure);
+            };
+            // What is wrong with our configuration says nothing about HAProxy's state.
+            let source = source().unwrap_or_else(|_| Source::without_file(environment, matches));
+            let settings = source.readable();
+            let known = command::seed::Known::Broken(settings.as_ref(), failure);
+            return command::seed::run(known, &cli.common, options, &output);
         }
     };
     if let Some(exit) = without_session(cli, &settings, &source, &output) {
@@ -115,7 +119,10 @@ fn without_session(
         Command::Agent(options) => command::agent::run(settings.clone(), source, options, output),
         Command::Sync(options) => command::sync::run(settings, source, options, output),
         Command::Slots(options) => command::slots::run(settings, source, options, output),
-        Command::Seed(options) => command::seed::run(settings, &cli.common, options, output),
+        Command::Seed(options) => {
+            let known = command::seed::Known::Whole(settings);
+            command::seed::run(known, &cli.common, options, output)
+        }
         _ => return None,
     })
 }

@@ -1,7 +1,7 @@
 //! A host list in a file, as a template renders it: replaced whole, or written in place; watched, and read again from
 //! time to time for the changes that no watch reports.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -68,6 +68,11 @@ async fn read_text(path: &Path) -> Result<String, Failure> {
 }
 
 fn read_whole(path: &Path) -> Result<String, String> {
+    // To open a pipe waits for a writer, perhaps for ever.
+    let kind = fs::metadata(path).map_err(|error| error.to_string())?;
+    if !kind.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
     let file = File::open(path).map_err(|error| error.to_string())?;
     let modified = file
         .metadata()

@@ -1,7 +1,8 @@
 //! `haplane seed`: the server-state file for the moment of a reload.
 //!
 //! Whatever happens, no old file is left standing: its ports may be wrong by now. When nobody can say what is desired, a
-//! valid file without rows is written and the exit status says so.
+//! valid file without rows is written and the exit status says so; where not even that can be written, the old file is
+//! removed or emptied.
 
 mod sources;
 
@@ -14,7 +15,7 @@ use haplane_haproxy::cfg::{Config, Severity};
 use haplane_haproxy::server_state::write_seed;
 use serde_json::{Value, json};
 
-use crate::atomic_file;
+use crate::atomic_file::{self, Gone};
 use crate::cli::{Common, SeedOptions};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -23,14 +24,34 @@ use crate::identity;
 use crate::output::Output;
 use crate::report::Report;
 
-use sources::Found;
+use sources::{Asking, Found};
 
-/// How long each source may take: a reload waits for us.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long each source may take, and all of them together: a reload waits for us.
+const PATIENCE: Duration = Duration::from_secs(4);
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// What is known of haplane's own configuration.
+#[derive(Debug)]
+pub enum Known<'a> {
+    /// All of it.
+    Whole(&'a Settings),
+    /// Something is wrong, and so much can be read: enough for agent and process, not for the store.
+    Broken(Option<&'a Settings>, Failure),
+}
+
+impl Known<'_> {
+    fn settings(&self) -> Option<&Settings> {
+        match self {
+            Self::Whole(settings) => Some(settings),
+            Self::Broken(settings, _) => *settings,
+        }
+    }
+}
 
 /// Finds out what is desired, and writes it down.
-pub fn run(settings: &Settings, common: &Common, options: &SeedOptions, output: &Output) -> Exit {
-    let node = settings.node.clone().unwrap_or_else(identity::host_name);
+pub fn run(known: Known<'_>, common: &Common, options: &SeedOptions, output: &Output) -> Exit {
+    let node = known.settings().and_then(|settings| settings.node.clone());
+    let node = node.unwrap_or_else(identity::host_name);
     let config = match haproxy_files::read_config(&options.files.named(), options.haproxy_version)
         .and_then(accepted)
     {
@@ -40,35 +61,55 @@ pub fn run(settings: &Settings, common: &Common, options: &SeedOptions, output: 
             return output.failure(&failure);
         }
     };
+    let asking = Asking::new(&config, &known, common, options, output);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let found = match runtime {
-        Ok(runtime) => runtime.block_on(sources::find(&config, settings, common, options, output)),
-        Err(error) => {
-            output.warn(&format!("nobody can be asked: {error}"));
-            Found::Nothing
-        }
+    let runtime = runtime
+        .inspect_err(|error| output.warn(&format!("nobody can be asked: {error}")))
+        .ok();
+    let found = match &runtime {
+        Some(runtime) => runtime.block_on(asking.find()),
+        None => Found::Nothing,
     };
-    match written(&config, &found, &node, options, output) {
-        Ok(report) => output.report(&report),
+    let report = match written(&config, &found, &node, options, output) {
+        Ok(report) => report,
         Err(failure) => {
             leave_nothing_old(options, output);
-            output.failure(&failure)
+            return output.failure(&failure);
         }
+    };
+    if let (Some(runtime), Found::Store { snapshot, policy }) = (&runtime, &found) {
+        runtime.block_on(asking.wait_for_agent(snapshot, *policy));
+    }
+    match known {
+        Known::Whole(_) => output.report(&report),
+        Known::Broken(_, failure) => output.failure(&Failure {
+            parts: report.parts,
+            document: Some(report.document),
+            ..failure
+        }),
     }
 }
 
 /// An empty, valid file in the place of whatever stood there. For failures before anything is known.
-pub fn leave_nothing_old(options: &SeedOptions, output: &Output) {
+fn leave_nothing_old(options: &SeedOptions, output: &Output) {
     let path = options.output.display();
-    match atomic_file::put(
-        &options.output,
-        write_seed(&[], "empty: see the exit status of haplane seed").as_bytes(),
-    ) {
-        Ok(()) => output.note(&format!("{path} is valid and without rows")),
-        Err(error) => output.warn(&format!(
-            "cannot write {path}: {error}; what stands there may be old"
+    let empty = write_seed(&[], "empty: see the exit status of haplane seed");
+    let Err(error) = atomic_file::put(&options.output, empty.as_bytes()) else {
+        return output.note(&format!("{path} is valid and without rows"));
+    };
+    match atomic_file::take_away(&options.output) {
+        Ok(Gone::Removed) => output.warn(&format!(
+            "cannot write {path}: {error}; the old file is removed"
+        )),
+        Ok(Gone::Emptied) => output.warn(&format!(
+            "cannot write {path}: {error}; the old file is emptied"
+        )),
+        Ok(Gone::NeverThere) => output.warn(&format!("cannot write {path}: {error}")),
+        Err(why) => output.warn(&format!(
+            "cannot write {path}: {error}; THE OLD FILE STANDS, nor can it be removed ({why}): HAProxy will start as it \
+             says, with its states and its ports"
         )),
     }
 }

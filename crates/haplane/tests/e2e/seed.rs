@@ -13,6 +13,7 @@ use haplane_testkit::haproxy::{Config, Haproxy, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
+use crate::agent_process::Launch;
 use crate::command::Haplane;
 
 /// A server that counts who comes.
@@ -325,7 +326,7 @@ async fn the_agent_stands_in_for_the_store() {
     // An agent without a snapshot knows no more than we do.
     ask().await.unwrap().exits(5);
     *state.lock().unwrap() =
-        r#"{"index":7,"synced_at":null,"keys":{"canary":"maint","web/b":"25%"},"invalid":{}}"#
+        r#"{"index":7,"synced_at":null,"keys":{"canary":"maint","web/b":"25%"},"invalid":{},"absent":true}"#
             .to_owned();
     let document = ask().await.unwrap().exits(0).json();
     assert_eq!(
@@ -334,6 +335,36 @@ async fn the_agent_stands_in_for_the_store() {
     );
     assert_eq!(document["rows"][0]["admin"], "maint");
     assert_eq!(document["rows"][1]["weight"], 25);
+
+    // What is wrong with our own configuration says nothing about HAProxy's state.
+    let broken = stage.store.path().join(".broken.toml");
+    std::fs::write(&broken, "unknown_key = 1\n").unwrap();
+    let (haplane, mut more) = (stage.haplane(), vec!["--agent".to_owned(), agent.clone()]);
+    more.extend(["--config".to_owned(), broken.display().to_string()]);
+    let seeded = {
+        let words = words.clone();
+        tokio::task::spawn_blocking(move || {
+            let more: Vec<&str> = more.iter().map(String::as_str).collect();
+            run(&haplane, &words, &more)
+        })
+    };
+    let document = seeded.await.unwrap().exits(2).json();
+    assert_eq!(document["source"], "agent");
+    assert_eq!(document["rows"][0]["admin"], "maint");
+    assert_eq!(document["error"]["exit"], 2);
+
+    // Neither is the agent of another store believed, nor one that cannot prove what it does not have.
+    let whole = state.lock().unwrap().clone();
+    let other = whole.replace("{\"index\"", "{\"store\":{\"kind\":\"consul\"},\"index\"");
+    assert_ne!(whole, other);
+    *state.lock().unwrap() = other;
+    let told = ask().await.unwrap().exits(5);
+    assert!(told.stderr.contains("another store"), "{}", told.stderr);
+    let denied = "\"absent\":false,\"why\":\"denied_key\"";
+    *state.lock().unwrap() = whole.replace("\"absent\":true", denied);
+    let told = ask().await.unwrap().exits(5);
+    assert!(told.stderr.contains("denies"), "{}", told.stderr);
+    assert!(rows_of(&haproxy).is_empty());
 }
 
 async fn serve(mut connection: TcpStream, body: &str) -> std::io::Result<()> {
@@ -383,6 +414,17 @@ async fn a_key_that_the_token_may_not_read_makes_no_seed() {
     );
     let seed = std::fs::read_to_string(path("seed")).unwrap();
     assert!(!seed.contains("web"), "{seed}");
+
+    // Nor does an agent with the same token stand in, though no row has asked it yet.
+    let agent = Launch::on_consul(&consul)
+        .with("CONSUL_HTTP_TOKEN", &token.secret)
+        .ready()
+        .await;
+    let http = agent.http().to_string();
+    let mut asking = words;
+    asking[6] = &http;
+    let denied = reader.run(&asking).exits(5);
+    assert!(denied.stderr.contains("its store denies it"), "{denied:#?}");
 
     consul.set_policy("reader", all).await;
     reader.run(&words).exits(0);

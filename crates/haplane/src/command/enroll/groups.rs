@@ -1,5 +1,6 @@
 //! groups.toml: who asks for which groups, and where the agent is.
 
+use std::io;
 use std::path::Path;
 
 use haplane_core::Key;
@@ -8,6 +9,10 @@ use haplane_core::glob::Glob;
 use serde::Deserialize;
 
 use crate::failure::Failure;
+use crate::haproxy_files::read_at_most;
+
+/// More than any real file of groups.
+const MOST_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +47,8 @@ pub(super) fn read(path: Option<&Path>) -> Result<Wanted, Failure> {
         return Ok(Wanted::default());
     };
     let name = path.display();
-    let text = std::fs::read_to_string(path)
+    let text = read_at_most(path, MOST_BYTES)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other))
         .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
     understand(&text).map_err(|message| Failure::usage(format!("{name}: {message}")))
 }
