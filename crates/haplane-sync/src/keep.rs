@@ -17,7 +17,7 @@ use crate::pool::Pool;
 use crate::process::{Process, Round, RoundError};
 
 /// The shortest pause between two looks while something is under way, and the longest.
-const SOON: Duration = Duration::from_millis(5);
+const SOON: Duration = Duration::from_millis(2);
 const LATER: Duration = Duration::from_secs(1);
 /// A failure that goes on is said again this often.
 const SAY_AGAIN: Duration = Duration::from_mins(1);
@@ -86,14 +86,13 @@ impl Keeper {
     }
 
     fn next_pause(&mut self, turn: Turn) -> Duration {
-        self.pause = match turn {
-            Turn::UnderWay => (self.pause * 2).min(LATER),
-            Turn::Acted | Turn::Calm => SOON,
+        let (pause, next) = match turn {
+            Turn::Acted => (SOON, SOON),
+            Turn::UnderWay => (self.pause, (self.pause * 2).min(LATER)),
+            Turn::Calm => (self.board.reconcile, SOON),
         };
-        match turn {
-            Turn::Acted | Turn::UnderWay => self.pause.min(self.board.reconcile),
-            Turn::Calm => self.board.reconcile,
-        }
+        self.pause = next;
+        pause.min(self.board.reconcile)
     }
 
     async fn turn(&mut self, backends: &[Vec<Arc<Pool>>]) -> Turn {

@@ -18,7 +18,7 @@ const MOST_BYTES: u64 = 16 << 20;
 const STILL_WRITTEN: Duration = Duration::from_secs(1);
 const BEING_WRITTEN: &str = "its last line has no end: it is still being written";
 /// After the first sign of a change: the others of the same write.
-const GATHER: Duration = Duration::from_millis(20);
+const GATHER: Duration = Duration::from_millis(10);
 
 /// Reads the file once. `allow_empty`: a file without any line at all is an empty list, not a failed read.
 pub async fn read(path: &Path, allow_empty: bool) -> Reading {
@@ -112,7 +112,7 @@ pub async fn watch(
         let reading = read(&path, allow_empty).await;
         // What is still being written is looked at again soon.
         let pause = match &reading {
-            Reading::Failed(Failure::Unreadable { why, .. }) if why == BEING_WRITTEN => GATHER * 10,
+            Reading::Failed(Failure::Unreadable { why, .. }) if why == BEING_WRITTEN => GATHER * 20,
             _ => again,
         };
         hand_over(reading);
