@@ -97,7 +97,7 @@ async fn newest(store: &impl Store, asked: &Asked, limit: usize) -> Result<Vec<L
         if was_all || is_past || wanted.len() == limit {
             return Ok(wanted);
         }
-        read = read.saturating_mul(4);
+        read = read.saturating_mul(5);
     }
 }
 
