@@ -50,7 +50,7 @@ pub struct Common {
 pub enum Command {
     /// Run beside an HAProxy and answer its agent checks
     Agent(AgentOptions),
-    /// Test the whole way in production: drain a row of its own, prove it, bring it back
+    /// Test the whole way: drain a row of its own, prove it, and back
     Heartbeat(HeartbeatOptions),
     /// Keep slots in line with service discovery
     Sync(SyncOptions),
@@ -72,15 +72,15 @@ pub enum Command {
     Audit(AuditOptions),
     /// Put agent-check parameters on the server lines of haproxy.cfg
     Enroll(EnrollOptions),
-    /// Write a server-state file, so that a reload serves no drained server
+    /// Write a state file, so that a reload serves no drained server
     Seed(SeedOptions),
     /// The fleet: nodes, store, rows, forgotten drains
     Status(StatusOptions),
-    /// Every layer of one row: who wants what, what was answered, what HAProxy does
+    /// One row: who wants what, what was answered, what HAProxy does
     Why(WhyOptions),
     /// The fleet as a page, for the browser
     Ui(UiOptions),
-    /// Wait for the proof that every load balancer does what the store says
+    /// Wait until every load balancer provably does what the store says
     Wait(WaitOptions),
     /// Desired state in the store, with who, when and why
     Show(Selection),

@@ -10,7 +10,7 @@ pub type Example = (&'static str, &'static str);
 /// The examples of the whole program.
 pub const TOP: &[Example] = &[
     (
-        "haplane canary --disable --reason 'bad deploy' --wait",
+        "haplane canary --disable --wait",
         "canary leaves rotation, proven",
     ),
     (

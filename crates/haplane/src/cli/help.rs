@@ -39,7 +39,7 @@ pub(super) fn arrange(command: Command) -> Command {
 
 /// Beside each other, where a screen is wide enough for both.
 fn top_examples() -> String {
-    let line = |(line, what): &examples::Example| format!("  {line:<55} {what}\n");
+    let line = |(line, what): &examples::Example| format!("  {line:<38} {what}\n");
     let lines: String = examples::TOP.iter().map(line).collect();
     format!("Examples:\n{lines}")
 }
@@ -176,5 +176,18 @@ mod tests {
             help.lines().all(|line| line.chars().count() <= 100),
             "{help}"
         );
+    }
+
+    #[test]
+    fn nothing_of_the_help_is_broken_on_an_ordinary_terminal() {
+        let help = crate::cli::command().term_width(80).render_help();
+        let help = help.to_string();
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        for (line, what) in examples::TOP {
+            let whole = |shown: &str| shown.contains(line) && shown.ends_with(what);
+            assert!(help.lines().any(whole), "{help}");
+        }
     }
 }
