@@ -39,10 +39,23 @@ function change(name, value) {
 const isProblem = (row) => PROBLEMS.has(row.verdict);
 /** HAProxy has it, and it never asked: no answer reaches it. */
 const isUnasked = (row) => row.answer == null;
-const isOut = (row) => /^(up )?(drain|maint)/.test(row.answer ?? "");
-const desired = (row) => isUnasked(row) ? "–" : state.keys[row.decided_by] ?? (row.decided_by ? "" : "ready");
+/** The asks of all free slots. Nothing is desired of them: they are answered maint, whatever the store says. */
+const isFree = (row) => row.row === "@free";
+const isOut = (row) => !isFree(row) && /^(up )?(drain|maint)/.test(row.answer ?? "");
+/** A key whose time is over counts as absent. */
+const holds = (key) => {
+  const until = state.keys[key]?.split(" until=")[1];
+  return key in state.keys && !(until && new Date(until) <= new Date());
+};
+/** The key that decides now: the answer may be older, and of another one. */
+const deciding = (row) => row.keys.find(holds);
+const desired = (row) => isUnasked(row) || isFree(row) ? "–" : state.keys[deciding(row)] ?? "ready";
+const decider = (row) => isUnasked(row) ? "–" : isFree(row) ? "the slots are free" : deciding(row) ?? "no key";
 const answered = (row) => {
-  if (isUnasked(row)) return row.enrolled === false ? "not enrolled" : "never asked";
+  if (isUnasked(row) && row.enrolled === false) return "not enrolled";
+  // Its agent check is answered: a slot, or an agent-send of another row.
+  if (isUnasked(row) && row.verdict === "unobserved") return "asks by another name";
+  if (isUnasked(row)) return "has not asked";
   return `${row.answer.trim() || "(no change)"}, ${span(row.asked_ms_ago)} ago`;
 };
 const sessions = (row) =>
@@ -112,8 +125,8 @@ class RowView {
     write(this.button, row.row.slice(row.row.indexOf("/") + 1));
     write(wanted, desired(row));
     wanted.className = isOut(row) ? "out" : "";
-    write(by, row.decided_by ?? (isUnasked(row) ? "–" : "no key"));
-    by.className = row.decided_by ? "" : "quiet";
+    write(by, decider(row));
+    by.className = deciding(row) ? "" : "quiet";
     write(told, answered(row));
     told.className = isUnasked(row) ? "quiet" : "";
     write(observed, row.observed ? `${row.observed.admin}, ${row.observed.status}` : "–");
@@ -133,9 +146,9 @@ class RowView {
       element("td", { colSpan: RowView.columns.length }, this.list));
     const seen = row.observed;
     facts(this.list, [
-      ["asks for", isUnasked(row) ? "nothing" : row.keys.map((key) => `${key} = ${state.keys[key] ?? "no value"}`).join(", then ")],
+      ["asks for", isUnasked(row) || isFree(row) ? "nothing" : row.keys.map((key) => `${key} = ${state.keys[key] ?? "no value"}`).join(", then ")],
       ["answer", isUnasked(row) ? answered(row) : `${row.answer.trim() || "an empty line, which changes nothing"} (from index ${row.index})`],
-      ["last asked", row.last_asked ? `${moment(row.last_asked)}, ${row.asks} times in all` : "never"],
+      ["last asked", row.last_asked ? `${moment(row.last_asked)}, ${row.asks} times in all` : "never by this name"],
       ["observed", seen ? `${seen.admin}, ${seen.status}, weight ${seen.weight}${seen.throttle == null ? "" : `, slowstart at ${seen.throttle} %`}, ${sessions(row)} sessions, at ${moment(seen.at)}` : "nobody looks at it"],
       ["agent check", seen?.agent_status ?? "–"],
       ["why", row.why ?? meaning(row.verdict)],
@@ -227,7 +240,7 @@ function renderNode() {
 
 function renderKeys() {
   const valid = Object.entries(state.keys).map(([key, value]) => [key, value, ""]);
-  const invalid = Object.entries(state.invalid).map(([key, value]) => [key, `${JSON.stringify(value)} is no state and counts as absent`, "failed"]);
+  const invalid = Object.entries(state.invalid).map(([key, value]) => [key, `${JSON.stringify(value)} is no value and counts as absent`, "failed"]);
   write(at("count-keys"), String(valid.length));
   arrange(at("keys"), [...invalid, ...valid].map(([key, value, kind]) =>
     element("tr", {}, element("td", {}, element("code", {}, key)), element("td", { className: kind }, value))));

@@ -87,13 +87,46 @@ async fn the_fleet_page_shows_who_does_what_and_why() {
         .value("document.querySelector('#why').close()")
         .await;
 
-    // A load balancer that is gone stands out.
-    let [_first, mut second] = agents;
+    // What fits nothing says so, and a value that is none is a problem.
+    let says = |id: &str, text: &str| {
+        format!("document.querySelector('{id}').innerText.includes('{text}')")
+    };
+    browser.press("/").await;
+    browser.write("nobody").await;
+    browser
+        .until(&says("#rows-note", "none of 3 fits \"nobody\""))
+        .await;
+    browser.press("Escape").await;
+    std::fs::write(folder.state().join("oops"), "down\n").unwrap();
+    browser
+        .until(&says("#keys", "\"down\" is no value and counts as absent"))
+        .await;
+    browser.until(&says("#facts", "3, 1 invalid")).await;
+    browser
+        .until("document.querySelector('.mark').className === 'mark guarded'")
+        .await;
+
+    // A load balancer that is gone stands out, and nobody can take what is left for all there is.
+    let [mut first, mut second] = agents;
     second.process.kill();
     browser
         .until("document.querySelector('#nodes tr').innerText.includes('unreachable')")
         .await;
+    browser
+        .until(&says("#rows-note", "1 load balancer did not answer"))
+        .await;
     browser.picture(&picture("fleet")).await;
+    first.process.kill();
+    browser
+        .until(&says(
+            "#headline",
+            "0 of 2 load balancers fresh, no row is known",
+        ))
+        .await;
+    browser
+        .until(&says("#rows-note", "not known: no load balancer answers"))
+        .await;
+    assert_eq!(browser.text("#count-problems").await, "?");
     assert_eq!(browser.complaints(), &[] as &[String]);
 
     ui.signal(Signal::INT);

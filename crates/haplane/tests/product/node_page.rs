@@ -88,7 +88,8 @@ async fn the_node_page_shows_what_haproxy_does() {
              backend web\n default-server weight 100 agent-inter 200ms agent-addr 127.0.0.1 agent-port {checks}\n \
              server a 127.0.0.1:9 agent-check agent-send \"web/a\\n\"\n \
              server b 127.0.0.1:9 agent-check agent-send \"web/b\\n\"\n \
-             server left-out 127.0.0.1:9\n"
+             server left-out 127.0.0.1:9\n \
+             server-template slot- 1-2 127.0.0.1:1 disabled agent-check agent-send \"@free\\n\"\n"
         )),
     )
     .await;
@@ -118,12 +119,27 @@ async fn the_node_page_shows_what_haproxy_does() {
         ))
         .await;
     browser.until(&row("left-out", "– – not enrolled")).await;
+    // Nothing is desired of free slots, and they do ask.
+    browser
+        .until(&row("@free", "– the slots are free maint, .* unobserved"))
+        .await;
+    browser
+        .until(&row(
+            "slot-1",
+            "– – asks by another name maint, .* unobserved",
+        ))
+        .await;
+    assert_eq!(browser.text("#count-out").await, "1", "b alone");
+    // The store speaks for a row that does not ask any more, too.
+    haproxy.command("disable agent web/b").await;
+    haplane.run(&["clear", "web/b"]).exits(0);
+    browser.until(&row("b", "ready no key drain, ")).await;
 
     // Somebody works on the socket, and HAProxy asks no more.
     haproxy.command("disable agent web/a").await;
     haproxy.command("set server web/a state maint").await;
     browser
-        .until("document.querySelector('#count-problems').textContent === '1'")
+        .until("document.querySelector('#count-problems').textContent === '2'")
         .await;
     let first = browser.text("main tbody tr").await;
     assert!(first.starts_with('a'), "problems first: {first}");

@@ -98,21 +98,36 @@ function nodePage(address) {
   }
 }
 
+/** What there is to say of the rows, above all when there are none to see. */
+function rowsNote(shown) {
+  const { nodes, unreachable, rows } = fleet;
+  const missing = unreachable.length ? `; ${plural(unreachable.length, "load balancer")} did not answer, and may have more` : "";
+  if (!nodes.length) return "not known: no load balancer answers";
+  if (!rows.length) return `none: no HAProxy has asked yet, see haplane enroll${missing}`;
+  if (shown.length > MOST) return `the first ${MOST} of ${shown.length}${missing}`;
+  if (shown.length) return `${plural(shown.length, "row")}${missing}`;
+  const why = wish.q.trim() ? `none of ${rows.length} fits ${JSON.stringify(wish.q.trim())}`
+    : wish.show === "problems" ? `none of ${rows.length} is in trouble` : `all ${rows.length} are ready, as desired`;
+  return `${why}${missing}`;
+}
+
 function render() {
   const { nodes, unreachable, rows, keys, unused_keys: unused } = fleet;
   const fresh = nodes.filter((node) => node.state === "fresh").length;
   const total = nodes.length + unreachable.length;
   const troubled = rows.filter((row) => problems(row) > 0).length;
   const forgotten = keys.filter((key) => key.forgotten).length;
-  const well = fresh === total && troubled === 0;
+  const invalid = keys.filter((key) => !key.valid).length;
+  const well = fresh === total && troubled === 0 && invalid === 0;
+  const rowsWord = nodes.length ? `${rows.length - troubled} of ${rows.length} rows as desired` : "no row is known";
   document.querySelector(".mark").className = `mark ${well ? "fresh" : "guarded"}`;
-  write(at("headline"), `${fresh} of ${total} load balancers fresh, ${rows.length - troubled} of ${rows.length} rows as desired`);
+  write(at("headline"), `${fresh} of ${total} load balancers fresh, ${rowsWord}`);
   facts(at("facts"), [
     ["index", String(fleet.index)],
     ["load balancers", `${total}${unreachable.length ? `, ${unreachable.length} unreachable` : ""}`, unreachable.length ? "failed" : ""],
-    ["rows", `${rows.length}${troubled ? `, ${troubled} in trouble` : ""}`, troubled ? "failed" : ""],
-    ["not enrolled", String(fleet.not_enrolled.length)],
-    ["keys", `${keys.length}${forgotten ? `, ${forgotten} forgotten` : ""}`, forgotten ? "failed" : ""],
+    ["rows", nodes.length ? `${rows.length}${troubled ? `, ${troubled} in trouble` : ""}` : "not known", troubled || !nodes.length ? "failed" : ""],
+    ["not enrolled", nodes.length ? String(fleet.not_enrolled.length) : "not known"],
+    ["keys", `${keys.length}${invalid ? `, ${invalid} invalid` : ""}${forgotten ? `, ${forgotten} forgotten` : ""}`, invalid || forgotten ? "failed" : ""],
     ...(fleet.dashboard ? [["dashboard", fleet.dashboard]] : []),
   ]);
   arrange(at("nodes"), [
@@ -123,12 +138,14 @@ function render() {
   ]);
   const shown = chosen();
   arrange(at("rows"), shown.slice(0, MOST).map(rowLine));
-  write(at("rows-note"), shown.length > MOST ? `the first ${MOST} of ${shown.length}` : plural(shown.length, "row"));
-  write(at("count-all"), String(rows.length));
-  write(at("count-notable"), String(rows.filter(isNotable).length));
-  write(at("count-problems"), String(troubled));
+  write(at("rows-note"), rowsNote(shown));
+  at("rows-note").className = nodes.length ? "" : "bad";
+  const known = (count) => nodes.length ? String(count) : "?";
+  write(at("count-all"), known(rows.length));
+  write(at("count-notable"), known(rows.filter(isNotable).length));
+  write(at("count-problems"), known(troubled));
   arrange(at("keys"), keys.map((key) => line("key", key.key, [
-    [key.key], [key.valid ? key.value : `${JSON.stringify(key.value)} is no state`, key.valid ? "" : "failed", "desired"],
+    [key.key], [key.valid ? key.value : `${JSON.stringify(key.value)} is no value and counts as absent`, key.valid ? "" : "failed", "desired"],
     [key.by ?? "by hand", key.by ? "" : "quiet", "by"],
     [[key.reason, key.ticket && `(${key.ticket})`].filter(Boolean).join(" "), "", "reason"],
     [`${ago(key.since)}${key.forgotten ? ", forgotten?" : ""}`, key.forgotten ? "failed" : "", "since"],
@@ -156,7 +173,7 @@ async function explain(row) {
   write(at("why-word"), `It is to be ${why.desired}${meta ? `: ${meta.by ?? ""}${meta.reason ? `, ${meta.reason}` : ""}${meta.ticket ? ` (${meta.ticket})` : ""}` : ""}.`);
   const cells = (...texts) => element("tr", {}, ...texts.map(([text, kind]) => element("td", { className: kind ?? "" }, text)));
   arrange(at("why-keys"), why.keys.map((key) => cells(
-    [key.key], [key.value == null ? "nothing" : key.valid ? key.value : `${key.value} (no state)`, key.decides ? "out" : "quiet"],
+    [key.key], [key.value == null ? "nothing" : key.valid ? key.value : `${JSON.stringify(key.value)} is no value`, key.decides ? "out" : "quiet"],
     [key.by ?? ""], [ago(key.since)])));
   arrange(at("why-nodes"), why.nodes.map((node) => cells(
     [node.node], [node.answer ? `${node.answer.trim()}, ${span(node.asked_ms_ago)} ago` : "never asked"],
