@@ -1,6 +1,6 @@
 //! How much of a backend stays in rotation: the guard behind `--min-ready`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use haplane_haproxy::AdminState;
@@ -17,6 +17,8 @@ pub struct Load {
     pub weight: u64,
     /// Whether HAProxy's own checks let it take traffic.
     pub healthy: bool,
+    /// Whether HAProxy uses it only when no other server is up: no capacity beside those.
+    pub is_backup: bool,
     /// What is desired of it now.
     pub before: Desired,
     /// What will be.
@@ -58,8 +60,14 @@ struct Sums {
 
 /// The share of every backend, by name.
 pub fn shares(loads: &[Load]) -> Vec<Share> {
+    let has_others: BTreeSet<&str> = loads
+        .iter()
+        .filter(|load| !load.is_backup)
+        .map(|load| load.backend.as_str())
+        .collect();
+    let counts = |load: &&Load| !(load.is_backup && has_others.contains(load.backend.as_str()));
     let mut backends: BTreeMap<&str, Sums> = BTreeMap::new();
-    for load in loads {
+    for load in loads.iter().filter(counts) {
         let sums = backends.entry(&load.backend).or_default();
         sums.total = sums.total.saturating_add(load.weight);
         if load.healthy {
@@ -100,6 +108,7 @@ mod tests {
             backend: backend.to_owned(),
             weight,
             healthy,
+            is_backup: false,
             before: before.parse().unwrap(),
             after: after.parse().unwrap(),
         }
@@ -124,6 +133,22 @@ mod tests {
         assert_eq!(below(50), ["web 50% -> 25%"]);
         assert_eq!(below(96), ["api 100% -> 95%", "web 50% -> 25%"]);
         assert!(below(25).is_empty());
+    }
+
+    #[test]
+    fn a_backup_is_no_capacity_beside_others_and_all_of_it_where_there_are_none() {
+        let backup = |load: Load| Load {
+            is_backup: true,
+            ..load
+        };
+        let loads = [
+            load("web", 100, true, "ready", "drain"),
+            backup(load("web", 100, true, "ready", "ready")),
+            backup(load("spare", 1, true, "ready", "drain")),
+            backup(load("spare", 1, true, "ready", "ready")),
+        ];
+        let told: Vec<String> = shares(&loads).iter().map(Share::to_string).collect();
+        assert_eq!(told, ["spare 100% -> 50%", "web 100% -> 0%"]);
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod resolve;
 pub mod seed;
 pub mod slots;
 pub mod snapshot;
+pub mod sweep;
 pub mod target;
 pub mod verdict;
 

@@ -52,6 +52,9 @@ pub struct Known {
     pub rows_are_known: bool,
 }
 
+/// The backend of the heartbeat's own row. It is out half of the time by its nature, so no glob and no zone means it.
+pub const HEARTBEAT: &str = "haplane-heartbeat";
+
 /// What a glob or a zone is looked up among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Among {
@@ -125,15 +128,18 @@ impl Known {
             Among::Rows => (self.rows.keys().collect(), "row"),
             Among::RowsAndKeys => (self.rows.keys().chain(&self.stored).collect(), "row or key"),
         };
+        let typed = target.to_string();
+        let is_meant =
+            |name: &&Key| backend_of(name) != Some(HEARTBEAT) || typed.starts_with(HEARTBEAT);
         let found: Vec<&Key> = names
             .into_iter()
             .filter(|name| fits(name.as_str()))
+            .filter(is_meant)
             .collect();
         if found.is_empty() {
-            let target = target.to_string();
-            let near = self.near(&target);
+            let near = self.near(&typed);
             return Err(TargetError::FitsNothing {
-                target,
+                target: typed,
                 among,
                 near,
             });
@@ -183,6 +189,25 @@ impl Known {
             .map(str::to_owned)
             .collect()
     }
+}
+
+/// The backend of a row; a group whose name has no slash has none.
+pub fn backend_of(row: &Key) -> Option<&str> {
+    row.as_str().split_once('/').map(|(backend, _)| backend)
+}
+
+/// The zones that a shorter name stands for: `us-east1` is the start of `us-east1-b` and `us-east1-c`. Empty
+/// unless every row's name goes on behind it with one or two characters.
+pub fn zones_within<'k>(zone: &str, rows: impl IntoIterator<Item = &'k Key>) -> BTreeSet<String> {
+    let longer = |row: &Key| {
+        let (_, server) = row.as_str().split_once('/')?;
+        let name = format!("-{server}-");
+        let (_, behind) = name.split_once(&format!("-{zone}-"))?;
+        let part = behind.split('-').next()?;
+        matches!(part.len(), 1 | 2).then(|| format!("{zone}-{part}"))
+    };
+    let zones: Option<BTreeSet<String>> = rows.into_iter().map(longer).collect();
+    zones.unwrap_or_default()
 }
 
 /// Whether a row's server name has the zone between dashes or at its ends: `gke-us-east1-b-web` is
@@ -247,6 +272,31 @@ mod tests {
             Err(TargetError::FitsNothing { .. })
         ));
         assert!(!is_in_zone("us-east1-b", "us-east1-b"), "a group is no row");
+    }
+
+    #[test]
+    fn a_region_is_told_by_its_zones() {
+        let zones = |zone, rows: &[&str]| {
+            let rows: Vec<Key> = rows.iter().map(|row| key(row)).collect();
+            let zones = zones_within(zone, &rows);
+            zones.into_iter().collect::<Vec<_>>().join(" ")
+        };
+        let rows = ["web/a-us-east1-b", "web/us-east1-c-x", "api/us-east1-b"];
+        assert_eq!(zones("us-east1", &rows), "us-east1-b us-east1-c");
+        assert_eq!(zones("us-east1-b", &["web/gke-us-east1-b-web"]), "");
+        assert_eq!(zones("us-east1-b", &["web/a-us-east1-b"]), "");
+    }
+
+    #[test]
+    fn the_heartbeat_is_meant_only_by_its_name() {
+        let row = key("haplane-heartbeat/self");
+        let mut known = known();
+        known.rows.insert(row.clone(), vec![row.clone()]);
+        let of = |text: &str| known.expand(&[text.parse().unwrap()], Among::Rows).unwrap();
+        assert_eq!(of("**").len(), 4);
+        let alone = vec![row];
+        assert_eq!(of("haplane-heartbeat/*"), alone);
+        assert_eq!(of("haplane-heartbeat/self"), alone);
     }
 
     #[test]

@@ -1,18 +1,21 @@
 //! What is known before a write: which rows ask for which keys, and how much of each backend is in
 //! rotation.
 
-use std::collections::BTreeMap;
+mod loads;
 
-use haplane_core::floor::{Load, Share, shares};
+use std::collections::{BTreeMap, BTreeSet};
+
+use haplane_core::floor::{Share, shares};
 use haplane_core::outlook::Outlook;
-use haplane_core::target::Known;
+use haplane_core::sweep::Turn;
+use haplane_core::target::{HEARTBEAT, Known, backend_of};
 use haplane_core::{Desired, Key, Snapshot};
 
 use crate::cli::FleetOptions;
 use crate::failure::Failure;
-use crate::fleet::answers::RowAnswer;
-use crate::fleet::{Census, Depth, Fleet, Missing, Node, rows_of_files};
+use crate::fleet::{Census, Depth, Fleet, Missing, rows_of_files};
 use crate::session::{Session, stored_names};
+use loads::loads;
 
 /// What agents and configurations say.
 #[derive(Debug)]
@@ -83,6 +86,37 @@ impl Knowledge {
             .collect()
     }
 
+    /// What becomes of every row that is known. One that no write reaches stays where HAProxy has it, and the
+    /// heartbeat's takes no traffic.
+    pub fn turns<'k>(
+        &'k self,
+        before: &'k Outlook<'_>,
+        after: &'k Outlook<'_>,
+    ) -> impl Iterator<Item = Turn<'k>> {
+        let asked = self.known.rows.iter().filter_map(|(row, keys)| {
+            Some(Turn {
+                backend: backend_of(row)?,
+                before: before.desired(keys),
+                after: after.desired(keys),
+            })
+        });
+        let rows = self.census.nodes.iter().flat_map(|node| &node.rows);
+        let in_maint: BTreeSet<&str> = rows
+            .filter(|row| row.observed_word("admin") == Some("maint"))
+            .map(|row| row.row.as_str())
+            .collect();
+        let beyond = self.out_of_reach.iter();
+        let beyond = beyond.filter(move |row| !in_maint.contains(row.as_str()));
+        let beyond = beyond.filter_map(|row| {
+            Some(Turn {
+                backend: backend_of(row)?,
+                before: Desired::READY,
+                after: Desired::READY,
+            })
+        });
+        asked.chain(beyond).filter(|turn| turn.backend != HEARTBEAT)
+    }
+
     /// The share of each backend in rotation, before and after, on the node where the least stays.
     pub fn shares(&self, before: &Outlook<'_>, after: &Outlook<'_>) -> Vec<Share> {
         let mut least: BTreeMap<String, Share> = BTreeMap::new();
@@ -97,121 +131,5 @@ impl Knowledge {
             }
         }
         least.into_values().collect()
-    }
-}
-
-fn loads(node: &Node, before: &Outlook<'_>, after: &Outlook<'_>) -> Vec<Load> {
-    let load = |answer: &RowAnswer| {
-        let (backend, _) = answer.row.split_once('/')?;
-        let (now, then) = match answer.keys() {
-            Some((_, keys)) => (before.desired(&keys), after.desired(&keys)),
-            // Out of reach, but part of its backend; a free slot in maint is none.
-            None if answer.observed_word("admin") != Some("maint") => {
-                (Desired::READY, Desired::READY)
-            }
-            None => return None,
-        };
-        Some(Load {
-            backend: backend.to_owned(),
-            weight: full_weight(answer, now),
-            healthy: takes_traffic(answer, now),
-            before: now,
-            after: then,
-        })
-    };
-    node.rows.iter().filter_map(load).collect()
-}
-
-/// The weight that the row has at 100 %; 1 where nobody observes it.
-fn full_weight(answer: &RowAnswer, now: Desired) -> u64 {
-    if let Some(configured) = answer.observed_number("configured_weight") {
-        return configured;
-    }
-    let in_force = answer
-        .observed_number("weight")
-        .filter(|weight| *weight > 0);
-    match (in_force, now) {
-        (None, _) => 1,
-        (Some(weight), Desired::Weight(percent)) if percent.get() > 0 => {
-            weight.saturating_mul(100) / u64::from(percent.get())
-        }
-        (Some(weight), _) => weight,
-    }
-}
-
-/// Whether HAProxy would give it traffic, were it only for its checks and for what was set by hand.
-fn takes_traffic(answer: &RowAnswer, now: Desired) -> bool {
-    let is_down = answer.observed_word("operational") == Some("down");
-    let is_out = answer
-        .observed_word("admin")
-        .is_some_and(|admin| admin != "ready");
-    !(is_down || is_out && now.in_rotation())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use haplane_core::floor::Share;
-    use serde_json::json;
-
-    fn row(name: &str, keys: &[&str], observed: serde_json::Value) -> RowAnswer {
-        RowAnswer {
-            row: name.to_owned(),
-            keys: keys.iter().map(|&key| key.to_owned()).collect(),
-            observed: Some(observed),
-            enrolled: Some(!keys.is_empty()),
-            verdict: if keys.is_empty() {
-                "unobserved"
-            } else {
-                "converged"
-            }
-            .to_owned(),
-            ..RowAnswer::default()
-        }
-    }
-
-    #[test]
-    fn weights_health_and_what_was_set_by_hand_count() {
-        let up =
-            |weight| json!({"admin": "ready", "operational": "up", "configured_weight": weight});
-        let node = Node {
-            address: "127.0.0.1:9".parse().unwrap(),
-            answer: crate::fleet::answers::NodeAnswer::default(),
-            rows: vec![
-                row("web/a", &["web/a", "canary"], up(50)),
-                row("web/b", &["web/b"], up(100)),
-                row(
-                    "web/down",
-                    &["web/down"],
-                    json!({"admin": "ready", "operational": "down", "configured_weight": 100}),
-                ),
-                row(
-                    "web/by-hand",
-                    &["web/by-hand"],
-                    json!({"admin": "drain", "operational": "up", "configured_weight": 100}),
-                ),
-                row("web/not-enrolled", &[], up(50)),
-                row(
-                    "web/slot1",
-                    &[],
-                    json!({"admin": "maint", "operational": "down", "configured_weight": 100}),
-                ),
-            ],
-        };
-        let snapshot = Snapshot::default();
-        let before = Outlook::present(&snapshot, "2026-11-29T12:00:00Z".parse().unwrap());
-        let drained = "drain".parse().unwrap();
-        let after = before
-            .clone()
-            .with([("canary".parse().unwrap(), Some(drained))]);
-        let shares = shares(&loads(&node, &before, &after));
-        assert_eq!(
-            shares,
-            [Share {
-                backend: "web".to_owned(),
-                before: 50,
-                after: 37
-            }]
-        );
     }
 }

@@ -90,6 +90,15 @@ impl Output {
         Self::stdout(&text, report.exit)
     }
 
+    /// Prints a part of what a command has to say to people, before the rest is known. A document is printed
+    /// whole, at the end.
+    pub fn part(&self, report: &Report) {
+        self.finish_progress();
+        if !self.json {
+            Self::stdout(&Self::render(&report.parts), Exit::Done);
+        }
+    }
+
     /// Clears the terminal, or in a pipe goes on below, for a report that is shown again and again.
     pub fn start_over(&self) {
         if io::stdout().is_terminal() && !self.json {

@@ -1,17 +1,20 @@
 //! The way that every write takes: read, expand the targets, guard, confirm, write, prove, report.
 
 mod conflict;
+mod guards;
+mod kept;
 mod report;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use haplane_core::converge::Scope;
 use haplane_core::floor::Share;
+use haplane_core::log::Changed;
 use haplane_core::outlook::Outlook;
-use haplane_core::target::{Among, Target};
+use haplane_core::target::{Among, Target, backend_of, is_in_zone, zones_within};
 use haplane_core::{Key, Snapshot, duration};
-use haplane_haproxy::Percent;
 use jiff::Timestamp;
 
 use crate::cli::WriteOptions;
@@ -23,6 +26,7 @@ use crate::report::Report;
 use crate::session::Session;
 use crate::wait::{Goal, Waited, wait};
 use crate::write::{self, Author, Wanted, Written};
+use kept::Kept;
 
 /// One command that writes.
 pub struct Writer<'s> {
@@ -38,8 +42,14 @@ pub struct Writer<'s> {
     pub knowledge: Knowledge,
     /// The keys that the targets stand for, in the order of the command.
     pub keys: Vec<Key>,
+    /// Whether a glob or a zone found keys that nobody typed.
+    is_pattern: bool,
     /// Whether a person, or `--yes`, has said yes to this command.
     confirmed: Cell<bool>,
+    /// Whether it was said which rows do not follow.
+    warned: Cell<bool>,
+    /// The changes that were told already, before a wait.
+    told: RefCell<Option<Vec<Changed>>>,
 }
 
 /// What a write did, or with `--dry-run` would do.
@@ -51,6 +61,10 @@ pub struct Outcome {
     pub moved: Vec<Key>,
     /// What the backends keep in rotation, those that it touches.
     pub shares: Vec<Share>,
+    /// The rows that stay in rotation although they are among those that were to leave it.
+    pub kept_in: Vec<Kept>,
+    /// The rows that stay out although they are among those that were to come back.
+    pub kept_out: Vec<Kept>,
 }
 
 impl Outcome {
@@ -66,6 +80,10 @@ impl Outcome {
         }
         self.written.changed.retain(|one| one.before != one.after);
         self.written.index = self.written.index.max(next.written.index);
+        if !next.written.log_ids.is_empty() {
+            self.kept_in = next.kept_in;
+            self.kept_out = next.kept_out;
+        }
         self.written.log_ids.extend(next.written.log_ids);
         self.moved.extend(next.moved);
         self.moved.sort();
@@ -97,6 +115,9 @@ impl<'s> Writer<'s> {
         let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
         knowledge.tell_absent(session);
         let keys = knowledge.known.expand(targets, among)?;
+        for target in targets {
+            tell_zones(session, target, &keys);
+        }
         if !options.force {
             knowledge.known.refuse_unknown(&keys)?;
         }
@@ -118,7 +139,10 @@ impl<'s> Writer<'s> {
             fleet,
             knowledge,
             keys,
+            is_pattern: targets.iter().any(|one| !matches!(one, Target::Key(_))),
             confirmed: Cell::new(false),
+            warned: Cell::new(false),
+            told: RefCell::default(),
         })
     }
 
@@ -133,6 +157,8 @@ impl<'s> Writer<'s> {
         let steps = write::plan(&self.snapshot, wanted);
         let mut outcome = self.foresee(wanted, &steps);
         self.keep_the_floor(&outcome)?;
+        self.refuse_a_sweep(wanted, &outcome)?;
+        self.warn_of_kept(&outcome);
         if self.options.dry_run || steps.is_empty() {
             return Ok(outcome);
         }
@@ -174,63 +200,36 @@ impl<'s> Writer<'s> {
         self.session.standing.is(left, document);
     }
 
-    fn foresee(&self, wanted: &[Wanted], steps: &[write::Step]) -> Outcome {
+    /// The state as it is, and as it will be.
+    fn outlooks(&self, wanted: &[Wanted]) -> (Outlook<'_>, Outlook<'_>) {
         let before = Outlook::present(&self.snapshot, Timestamp::now());
         let wanted = wanted.iter().map(|one| (one.key.clone(), one.value));
         let after = before.clone().with(wanted);
+        (before, after)
+    }
+
+    fn foresee(&self, wanted: &[Wanted], steps: &[write::Step]) -> Outcome {
+        let (before, after) = self.outlooks(wanted);
+        let moved = self.knowledge.moved(&before, &after);
+        let touched: BTreeSet<&str> = moved.iter().filter_map(backend_of).collect();
         let shares = self.knowledge.shares(&before, &after);
+        let kept = kept::kept(&self.knowledge.known, wanted, &after);
         Outcome {
             written: Written {
                 index: Some(self.snapshot.index),
                 changed: steps.iter().map(write::Step::changed).collect(),
                 ..Written::default()
             },
-            moved: self.knowledge.moved(&before, &after),
             shares: shares
                 .into_iter()
-                .filter(|share| share.before != share.after)
+                .filter(|share| {
+                    share.before != share.after || touched.contains(share.backend.as_str())
+                })
                 .collect(),
+            moved,
+            kept_in: kept.stay_in,
+            kept_out: kept.stay_out,
         }
-    }
-
-    /// `--min-ready`: a change must not leave too little of a backend.
-    fn keep_the_floor(&self, outcome: &Outcome) -> Result<(), Failure> {
-        let Some(floor) = self
-            .options
-            .min_ready
-            .filter(|_| !self.options.force_below_floor)
-        else {
-            return Ok(());
-        };
-        if self.knowledge.census.nodes.is_empty() {
-            return Err(Failure::refused(
-                "--min-ready: no agent can say what stays in rotation; nothing was written \
-                 (--force-below-floor writes all the same)",
-            ));
-        }
-        let floor = u64::from(Percent::get(floor));
-        let below = outcome
-            .shares
-            .iter()
-            .filter(|share| share.falls_below(floor));
-        let below: Vec<String> = below.map(Share::to_string).collect();
-        if below.is_empty() {
-            return Ok(());
-        }
-        let mut failure = Failure::refused(format!(
-            "this would leave less than {floor}% in rotation; nothing was written \
-             (--force-below-floor writes all the same): {}",
-            below.join(", ")
-        ));
-        let nothing = Outcome {
-            written: Written {
-                index: Some(self.snapshot.index),
-                ..Written::default()
-            },
-            ..outcome.clone()
-        };
-        failure.document = Some(self.document(&nothing, None));
-        Err(failure)
     }
 
     fn author(&self) -> Author {
@@ -253,6 +252,7 @@ impl<'s> Writer<'s> {
         if !self.options.proof.wait || self.options.dry_run {
             return Ok(None);
         }
+        self.tell_now(outcome);
         self.prove_within(outcome, timeout).await.map(Some)
     }
 
@@ -295,6 +295,21 @@ impl<'s> Writer<'s> {
             }
             _ => Ok(self.told(outcome, waited)),
         }
+    }
+}
+
+/// A zone that is a region is told by its zones.
+fn tell_zones(session: &Session, target: &Target, keys: &[Key]) {
+    let Target::Zone(zone) = target else {
+        return;
+    };
+    let rows = keys.iter().filter(|key| is_in_zone(key.as_str(), zone));
+    let zones: Vec<String> = zones_within(zone, rows).into_iter().collect();
+    if zones.len() > 1 {
+        let zones = zones.join(", ");
+        session
+            .output
+            .note(&format!("zone {zone} is several: {zones}"));
     }
 }
 

@@ -257,6 +257,8 @@ struct Observed {
     sessions: Option<u64>,
     /// How far `slowstart` has come, in percent, while it runs.
     throttle: Option<u32>,
+    /// Whether HAProxy uses it only when no other server is up; null until its numbers were read.
+    backup: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
@@ -338,6 +340,7 @@ impl Observed {
             agent_enabled: seen.agent.is_enabled(),
             sessions: *sessions,
             throttle: stat.and_then(|stat| stat.throttle),
+            backup: stat.map(|stat| stat.is_backup),
         }
     }
 }

@@ -162,6 +162,8 @@ pub struct Stat {
     pub sessions: Option<u64>,
     /// How far `slowstart` has come, in percent, while it runs.
     pub throttle: Option<u32>,
+    /// Whether it is a `backup`, which HAProxy uses only when no other server is up.
+    pub is_backup: bool,
 }
 
 impl From<StatRow> for Stat {
@@ -172,6 +174,7 @@ impl From<StatRow> for Stat {
             last_agent: row.last_agent.into(),
             sessions: row.sessions,
             throttle: row.throttle,
+            is_backup: row.backup == Some(1),
         }
     }
 }

@@ -95,6 +95,9 @@ pub async fn drain(
     if how.drain_only {
         return writer.finish(&first).await;
     }
+    if !first.written.changed.is_empty() {
+        writer.tell_now(&first);
+    }
     let finished = second_step(&mut writer, &first, how).await;
     match finished {
         Ok(outcome) => writer.finish(&outcome).await,

@@ -1,4 +1,5 @@
-//! `haplane ramp`: back in steps of weight, each proven before the next.
+//! `haplane ramp`: back in steps of weight, each proven before the next. At 100% nothing is left to say, so the last
+//! step deletes the keys, as `haplane ready` does: left there, they would silently win over a later drain behind them.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use haplane_haproxy::Percent;
 use tokio::time::{Instant, sleep};
 
 use crate::cli::RampOptions;
-use crate::command::targets;
+use crate::command::{ready, targets};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::report::Report;
@@ -39,8 +40,14 @@ pub async fn run(session: &Session, options: &RampOptions) -> Result<Report, Fai
                 .await
                 .map_err(|failure| to_go_on(failure, &rest))?;
         }
-        let value = Value::lasting(Desired::Weight(*weight));
-        let outcome = match writer.write(&writer.wanted(Some(value))).await {
+        let is_last = step + 1 == weights.len();
+        let is_back = is_last && *weight == Percent::FULL;
+        let value = if is_back {
+            ready::back(session)
+        } else {
+            Some(Value::lasting(Desired::Weight(*weight)))
+        };
+        let outcome = match writer.write(&writer.wanted(value)).await {
             Ok(outcome) => outcome,
             Err(failure) => return Err(to_go_on(stopped(&writer, &total, failure), &rest)),
         };
@@ -49,7 +56,9 @@ pub async fn run(session: &Session, options: &RampOptions) -> Result<Report, Fai
             &total,
             &format!("{weight} is written and stays; to go on: {rest}"),
         );
-        let is_last = step + 1 == weights.len();
+        if step == 0 && !is_last && !options.write.dry_run {
+            writer.tell_now(&total);
+        }
         if !is_last && !options.write.dry_run {
             session.output.note(&format!(
                 "{weight} is written ({}/{})",

@@ -21,25 +21,42 @@ impl Writer<'_> {
             "waited": waited,
             "dry_run": self.options.dry_run,
             "backends": outcome.shares,
+            "kept_in": outcome.kept_in,
+            "kept_out": outcome.kept_out,
         })
     }
 
-    /// The report of a write that went well.
+    /// Tells people what was written, before something takes its time.
+    pub fn tell_now(&self, outcome: &Outcome) {
+        let report = self.told(outcome, None);
+        self.session.output.part(&report);
+        self.told.replace(Some(outcome.written.changed.clone()));
+    }
+
+    /// The report of a write that went well, without what was told already.
     pub fn told(&self, outcome: &Outcome, waited: Option<&Waited>) -> Report {
-        let changed = &outcome.written.changed;
         let report = Report::new(self.document(outcome, waited));
+        let told = self.told.borrow();
+        let report = match told.as_ref() {
+            None => self.tell_rows(self.tell_changes(report, outcome), outcome),
+            Some(told) if *told == outcome.written.changed => report,
+            Some(_) => self.tell_changes(report, outcome),
+        };
+        match waited {
+            Some(waited) => waited.tell(report),
+            None => report,
+        }
+    }
+
+    fn tell_changes(&self, report: Report, outcome: &Outcome) -> Report {
+        let changed = &outcome.written.changed;
         let keys = count(changed.len(), "key");
         let report = match (changed.len(), self.options.dry_run) {
             (0, _) => report.line("nothing to change"),
             (_, true) => report.line(format!("would change {keys}; nothing was written")),
             (_, false) => report.line(format!("changed {keys}")),
         };
-        let report = report.table(changes(changed));
-        let report = self.tell_rows(report, outcome);
-        match waited {
-            Some(waited) => waited.tell(report),
-            None => report,
-        }
+        report.table(changes(changed))
     }
 
     fn tell_rows(&self, report: Report, outcome: &Outcome) -> Report {

@@ -93,10 +93,12 @@ async fn a_ramp_goes_step_by_step_and_stops_when_somebody_interferes() {
         "--wait",
         "--json",
     ];
+    fleet.haplane.run(&["set", "canary", "drain"]).exits(0);
     let ramp = fleet.haplane.run(&words).exits(0).json();
     assert_eq!(
         ramp["changed"],
-        json!([{"key": "canary", "before": null, "after": "100%"}])
+        json!([{"key": "canary", "before": "drain", "after": null}]),
+        "at 100% the key is gone, as with ready"
     );
     let log = fleet.haplane.run(&["log", "--json"]).exits(0).json();
     let steps: Vec<&Value> = log["entries"]
@@ -105,7 +107,7 @@ async fn a_ramp_goes_step_by_step_and_stops_when_somebody_interferes() {
         .iter()
         .map(|entry| &entry["changes"][0]["after"])
         .collect();
-    assert_eq!(json!(steps), json!(["100%", "50%", "25%"]));
+    assert_eq!(json!(steps), json!([null, "50%", "25%", "drain"]));
     let row = fleet.balancers[0]
         .haproxy
         .server("canary_web/gke-cny-web")

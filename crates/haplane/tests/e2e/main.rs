@@ -18,6 +18,7 @@ mod agent_resolution;
 mod agent_secrets;
 mod agent_ways_in;
 mod audit;
+mod capacity;
 #[path = "../it/command.rs"]
 mod command;
 mod consul_acl;

@@ -45,6 +45,7 @@ fn stat(status: &str, agent: &str, last_agent: &str) -> Stat {
         last_agent: last_agent.into(),
         sessions: Some(0),
         throttle: None,
+        is_backup: false,
     }
 }
 
