@@ -6,11 +6,17 @@
 //! back"; the watch loop brings it reads and does what it says next.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use crate::marker;
 use crate::snapshot::Snapshot;
 
 /// Consul's raft indexes are far below this; a larger one is not an index.
 const ABSURD_INDEX: u64 = i64::MAX.unsigned_abs();
+
+/// How long a store that was emptied or lost must have had the same names before keys that did not come back
+/// are believed to be gone. Whoever fills it writes key after key.
+pub const SETTLE: Duration = Duration::from_secs(10);
 
 /// What one read brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,15 +63,23 @@ pub enum Refusal {
     NoLeader,
     /// An index of 0 or one that no store counts up to.
     BadIndex,
+    /// The store was emptied or lost since the last snapshot, and keys of that are still missing: it may be
+    /// about to be filled again.
+    Refilling,
+    /// Rows ask for keys of which the store has not said by name that they are absent. The guard itself
+    /// never says this: it judges lists.
+    Unproven,
 }
 
 impl Refusal {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 6] = [
         Self::MarkerMissing,
         Self::Denied,
         Self::NoLeader,
         Self::BadIndex,
+        Self::Refilling,
+        Self::Unproven,
     ];
 
     /// The word for it in metrics and in `/v1/node`.
@@ -75,6 +89,8 @@ impl Refusal {
             Self::Denied => "denied",
             Self::NoLeader => "no_leader",
             Self::BadIndex => "bad_index",
+            Self::Refilling => "refilling",
+            Self::Unproven => "unproven",
         }
     }
 }
@@ -101,29 +117,31 @@ pub enum Verdict {
     Unchanged,
     /// Doubtful: read again, consistent, at once.
     Confirm,
-    /// Keys are gone. Ask for each by its own name before believing it, then say what came back
-    /// with [`Guard::probed`].
+    /// Keys are gone, or the past is back. Ask by name before believing it, then say what came back with
+    /// [`Guard::probed`].
     Probe(Probe),
     /// Not a snapshot. The last one stays.
     Refuse(Refusal),
 }
 
-/// What to ask for by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Probe {
-    /// The marker: nothing was ever read, and the prefix may be empty or not ours to read.
-    Marker,
-    /// Paths of keys that were there before.
-    Paths(Vec<String>),
+/// What to ask for by name, below the prefix.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Probe {
+    /// Paths that have to be absent.
+    pub absent: Vec<String>,
+    /// A path that has to be there, and in which version. A list that is older than what is known is the
+    /// present after a restore from a backup, and the past where something on the way kept it; a second,
+    /// different read tells them apart.
+    pub present: Option<(String, u64)>,
 }
 
 /// What came of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probed {
-    /// None of them is there, and we may read each.
-    Absent,
-    /// At least one is there: the list was wrong, or is past.
-    Present,
+    /// Asked for by name, all is as the list has it.
+    Confirmed,
+    /// At least one path is not as in the list: the list was wrong, or is past.
+    Contradicted,
     /// We may not read at least one.
     Denied,
 }
@@ -142,6 +160,15 @@ pub struct Guard {
     /// The read that waits for its probe.
     suspect: Option<Snapshot>,
     doubtful: bool,
+    /// Since `last` the store was emptied or lost.
+    refill: Option<Refill>,
+}
+
+/// A store that may be about to be filled again.
+#[derive(Debug, Default)]
+struct Refill {
+    /// Its last list, and since when it has these names.
+    standing: Option<(Snapshot, Instant)>,
 }
 
 impl Guard {
@@ -155,6 +182,7 @@ impl Guard {
             is_from_store: false,
             suspect: None,
             doubtful: true,
+            refill: None,
         }
     }
 
@@ -187,21 +215,30 @@ impl Guard {
     pub fn doubt(&mut self) {
         self.doubtful = true;
         self.suspect = None;
+        self.stood_still_no_longer();
     }
 
-    /// Judges one complete read.
-    pub fn judge(&mut self, reading: Reading) -> Verdict {
+    /// Judges one complete read, which came at this time.
+    pub fn judge(&mut self, reading: Reading, now: Instant) -> Verdict {
         self.suspect = None;
         match self.check(&reading) {
             Check::Refuse(reason) => {
                 self.doubtful = true;
+                if reason == Refusal::MarkerMissing {
+                    self.refill.get_or_insert_default();
+                }
+                self.stood_still_no_longer();
                 Verdict::Refuse(reason)
+            }
+            Check::Settle(_) if !self.has_settled(&reading.snapshot, now) => {
+                self.doubtful = true;
+                Verdict::Refuse(Refusal::Refilling)
             }
             Check::Confirm => {
                 self.doubtful = true;
                 Verdict::Confirm
             }
-            Check::Probe(probe) => {
+            Check::Probe(probe) | Check::Settle(probe) => {
                 self.doubtful = true;
                 self.suspect = Some(reading.snapshot);
                 Verdict::Probe(probe)
@@ -210,12 +247,12 @@ impl Guard {
         }
     }
 
-    /// What asking by name brought. Only an honest "absent" lets the suspect read become the snapshot.
+    /// What asking by name brought. Only what is confirmed lets the suspect read become the snapshot.
     pub fn probed(&mut self, probed: Probed) -> Verdict {
         match (self.suspect.take(), probed) {
-            (Some(suspect), Probed::Absent) => self.accept(suspect),
+            (Some(suspect), Probed::Confirmed) => self.accept(suspect),
             (_, Probed::Denied) => Verdict::Refuse(Refusal::Denied),
-            (_, Probed::Absent | Probed::Present) => Verdict::Confirm,
+            (_, Probed::Confirmed | Probed::Contradicted) => Verdict::Confirm,
         }
     }
 
@@ -248,7 +285,10 @@ impl Guard {
         if !reading.consistent {
             Check::Confirm
         } else if empty && !self.require_marker {
-            Check::Probe(Probe::Marker)
+            Check::Probe(Probe {
+                absent: vec![marker::PATH.to_owned()],
+                present: None,
+            })
         } else {
             Check::Trust
         }
@@ -268,16 +308,53 @@ impl Guard {
             }
         }
         // All of them: a token may lose its right to a single key.
-        let paths: Vec<String> = last.vanished_in(new).map(|key| last.path_of(key)).collect();
-        if paths.is_empty() {
-            Check::Trust
+        let absent: Vec<String> = last.vanished_in(new).map(|key| last.path_of(key)).collect();
+        let is_the_past = new.index < self.read_at || new.marker != last.marker;
+        let present = is_the_past.then(|| new.difference_from(last)).flatten();
+        if absent.is_empty() && present.is_none() {
+            return Check::Trust;
+        }
+        let may_be_refilled = !absent.is_empty() && self.is_another_time(last, new);
+        let probe = Probe { absent, present };
+        if may_be_refilled {
+            Check::Settle(probe)
         } else {
-            Check::Probe(Probe::Paths(paths))
+            Check::Probe(probe)
+        }
+    }
+
+    /// Whether the store was emptied or lost since `last`: its marker was away, or is not the very key that it
+    /// was. A restore from a backup brings back the same key, and all at once.
+    fn is_another_time(&self, last: &Snapshot, new: &Snapshot) -> bool {
+        let is_known = last.marker_version != 0;
+        self.refill.is_some()
+            || new.marker != last.marker
+            || is_known && new.marker_version != last.marker_version
+            || new.marker.is_none() && new.index < self.read_at
+    }
+
+    fn has_settled(&mut self, list: &Snapshot, now: Instant) -> bool {
+        let refill = self.refill.get_or_insert_default();
+        match &refill.standing {
+            Some((same, since)) if same.has_the_names_of(list) => {
+                now.saturating_duration_since(*since) >= SETTLE
+            }
+            _ => {
+                refill.standing = Some((list.clone(), now));
+                false
+            }
+        }
+    }
+
+    fn stood_still_no_longer(&mut self) {
+        if let Some(refill) = &mut self.refill {
+            refill.standing = None;
         }
     }
 
     fn accept(&mut self, snapshot: Snapshot) -> Verdict {
         self.doubtful = false;
+        self.refill = None;
         self.read_at = snapshot.index;
         let arrival = match &self.last {
             Some(last) if self.is_from_store && **last == snapshot => return Verdict::Unchanged,
@@ -301,6 +378,8 @@ enum Check {
     Trust,
     Confirm,
     Probe(Probe),
+    /// The same, once the list has had the same names for a while.
+    Settle(Probe),
     Refuse(Refusal),
 }
 

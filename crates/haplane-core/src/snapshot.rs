@@ -59,6 +59,8 @@ pub struct Snapshot {
     pub index: u64,
     /// The marker, if the prefix has one.
     pub marker: Option<Marker>,
+    /// The version of the marker's key; 0 where that is not known.
+    pub marker_version: u64,
     keys: BTreeMap<Key, Stored>,
     /// By path: a path whose text is not even a key is listed here too.
     invalid: BTreeMap<String, Invalid>,
@@ -93,6 +95,7 @@ impl Snapshot {
     fn take(&mut self, pair: Pair) {
         if pair.path == marker::PATH {
             self.marker = Some(Marker::from_bytes(&pair.value));
+            self.marker_version = pair.version;
             return;
         }
         // Consul's own page makes "folders": keys that end in a slash, without a value.
@@ -198,7 +201,37 @@ impl Snapshot {
 
     /// Whether two snapshots differ in nothing but their index: not even in who wrote what when.
     pub fn holds_the_same_as(&self, other: &Self) -> bool {
-        self.marker == other.marker && self.keys == other.keys && self.invalid == other.invalid
+        self.marker == other.marker
+            && self.marker_version == other.marker_version
+            && self.keys == other.keys
+            && self.invalid == other.invalid
+    }
+
+    /// Whether two snapshots have the same marker and the same names, whatever their values.
+    pub fn has_the_names_of(&self, other: &Self) -> bool {
+        self.marker == other.marker
+            && self.marker_version == other.marker_version
+            && self.keys.keys().eq(other.keys.keys())
+            && self.invalid.keys().eq(other.invalid.keys())
+    }
+
+    /// A path of this snapshot that `other` has not, or otherwise, with the version that it has here.
+    pub fn difference_from(&self, other: &Self) -> Option<(String, u64)> {
+        let mut keys = self.keys.iter();
+        let key = keys.find(|(key, stored)| other.keys.get(*key) != Some(*stored));
+        let key = key.map(|(key, stored)| (self.path_of(key), stored.version));
+        let invalid = || {
+            let mut all = self.invalid.iter();
+            let (_, invalid) = all.find(|(name, bad)| other.invalid.get(*name) != Some(*bad))?;
+            Some((invalid.path.to_string(), invalid.version))
+        };
+        let marker = || {
+            let is_other =
+                self.marker != other.marker || self.marker_version != other.marker_version;
+            (self.marker.is_some() && is_other)
+                .then(|| (marker::PATH.to_owned(), self.marker_version))
+        };
+        key.or_else(invalid).or_else(marker)
     }
 
     /// The keys of this snapshot, valid ones, that `newer` has neither as valid nor as invalid.

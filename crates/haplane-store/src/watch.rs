@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haplane_core::backoff::Backoff;
-use haplane_core::guard::{Arrival, Guard, Mode, Probe, Probed, Reading, Refusal, Verdict};
+use haplane_core::guard::{Arrival, Guard, Mode, Probe, Probed, Reading, Refusal, SETTLE, Verdict};
 use haplane_core::marker;
 use haplane_core::snapshot::Snapshot;
 use jiff::Timestamp;
@@ -222,7 +222,7 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
     }
 
     async fn judge(&mut self, reading: Reading) -> Turn {
-        let mut verdict = self.guard.judge(reading);
+        let mut verdict = self.guard.judge(reading, Instant::now().into_std());
         if let Verdict::Probe(probe) = &verdict {
             verdict = match self.ask_by_name(probe).await {
                 Ok(probed) => self.guard.probed(probed),
@@ -256,19 +256,22 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
 
     /// Asks for each by its own name, where a store cannot hide a missing permission.
     async fn ask_by_name(&self, probe: &Probe) -> Result<Probed, StoreError> {
-        let marker = [marker::PATH.to_owned()];
-        let paths = match probe {
-            Probe::Marker => &marker[..],
-            Probe::Paths(paths) => paths,
+        let absent = self.store.read_names(&probe.absent).await?;
+        if absent.contains(&Named::Denied) {
+            return Ok(Probed::Denied);
+        }
+        if absent.contains(&Named::Present) {
+            return Ok(Probed::Contradicted);
+        }
+        let Some((path, version)) = &probe.present else {
+            return Ok(Probed::Confirmed);
         };
-        let named = self.store.read_names(paths).await?;
-        Ok(if named.contains(&Named::Denied) {
-            Probed::Denied
-        } else if named.contains(&Named::Present) {
-            Probed::Present
-        } else {
-            Probed::Absent
-        })
+        match self.store.read_path(path).await {
+            Ok(Some(pair)) if pair.version == *version => Ok(Probed::Confirmed),
+            Ok(_) => Ok(Probed::Contradicted),
+            Err(error) if error.kind == StoreErrorKind::Denied => Ok(Probed::Denied),
+            Err(error) => Err(error),
+        }
     }
 
     async fn explain(&self, reason: Refusal) -> String {
@@ -298,6 +301,13 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
             Refusal::BadIndex => {
                 "the store gave an index that is none: is it Consul, without a proxy that rewrites?"
                     .to_owned()
+            }
+            Refusal::Refilling => format!(
+                "the store was emptied or lost, and came back without keys of the last snapshot: they are \
+                 believed to be gone when its names have been the same for {SETTLE:?}"
+            ),
+            Refusal::Unproven => {
+                "the store has not said of some keys, asked for by name, that they are absent".to_owned()
             }
         }
     }

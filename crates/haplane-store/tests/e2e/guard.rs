@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haplane_core::guard::{Arrival, Refusal};
+use haplane_core::guard::{Arrival, Refusal, SETTLE};
 use haplane_core::marker;
 use haplane_store::consul::{ConsulSettings, ConsulStore, Secret, TokenSettings};
 use haplane_store::{Store as _, StoreErrorKind, Transaction, WatchSettings};
@@ -221,10 +221,14 @@ async fn a_restart_without_data_is_refused_until_it_is_initialised() {
     let refused = follower.until_refused(Refusal::MarkerMissing).await;
     assert!(refused.guard.unwrap().detail.contains("haplane init"));
     follower.has_always_said("canary", "drain");
-    // The new store is obeyed as soon as somebody vouches for it, well before its index has
-    // come to where the old one's was.
+    // The new store is obeyed once somebody vouches for it and nothing more comes into it, well before
+    // its index has come to where the old one's was.
     write(&open(&consul.url(), "haplane"), &[("canary", Some("50%"))]).await;
-    follower.until_says("canary", "50%", RECOVERY).await;
+    follower.until_refused(Refusal::Refilling).await;
+    follower.has_always_said("canary", "drain");
+    follower
+        .until_says("canary", "50%", SETTLE + RECOVERY)
+        .await;
     assert_eq!(follower.arrivals().last(), Some(&Arrival::Reinitialised));
 }
 
@@ -390,8 +394,9 @@ async fn a_marker_that_is_deleted_by_hand_is_refused() {
         log: None,
     };
     open(&consul.url(), "haplane").commit(&init).await.unwrap();
+    follower.until_refused(Refusal::Refilling).await;
     follower
-        .until("an empty store that is one", RECOVERY, |view| {
+        .until("an empty store that is one", SETTLE + RECOVERY, |view| {
             view.snapshot
                 .as_ref()
                 .is_some_and(|snapshot| snapshot.keys().len() == 0)
@@ -403,4 +408,61 @@ async fn a_marker_that_is_deleted_by_hand_is_refused() {
             .await
             .is_some()
     );
+}
+
+/// `consul kv import` writes key after key, the marker first.
+#[tokio::test]
+async fn a_store_that_is_filled_from_an_export_loses_no_drain_on_the_way() {
+    const KEYS: usize = 60;
+    let mut consul = Consul::start(Options::new()).await;
+    let name = |n: usize| format!("haplane/state/web/server-{n:02}");
+    let marker = r#"{"id":"0123456789abcdef","created_at":"2030-01-01T00:00:00Z"}"#;
+    consul.put("haplane/state/.haplane", marker).await;
+    consul
+        .put_many((0..KEYS).map(|n| (name(n), "drain".to_owned())))
+        .await;
+    let follower = Follower::start(open(&consul.url(), "haplane"));
+    follower.until_says("web/server-59", "drain", SOON).await;
+    for is_lost in [false, true] {
+        if is_lost {
+            consul.restart_empty().await;
+        } else {
+            consul.delete_prefix("haplane/").await;
+        }
+        follower.until_refused(Refusal::MarkerMissing).await;
+        consul.put("haplane/state/.haplane", marker).await;
+        for n in 0..KEYS {
+            consul.put(&name(n), "drain").await;
+            if n == KEYS / 2 {
+                follower.until_refused(Refusal::Refilling).await;
+            }
+        }
+        follower
+            .until_says("web/server-59", "drain", RECOVERY)
+            .await;
+    }
+    follower.every_snapshot(|snapshot| match snapshot.counts().drain {
+        KEYS => Ok(()),
+        drained => Err(format!("{drained} drained")),
+    });
+}
+
+#[tokio::test]
+async fn a_backup_from_before_a_key_is_obeyed_at_once() {
+    let consul = Consul::start(Options::new()).await;
+    let store = open(&consul.url(), "haplane");
+    write(&store, &[("web/a", Some("maint"))]).await;
+    let backup = consul.snapshot().await;
+    write(&store, &[("canary", Some("drain"))]).await;
+    let follower = Follower::start(open(&consul.url(), "haplane"));
+    follower.until_says("canary", "drain", SOON).await;
+    consul.restore(backup).await;
+    follower
+        .until("the time before the key", RECOVERY, |view| {
+            let snapshot = view.snapshot.as_deref();
+            snapshot.is_some_and(|snapshot| says(snapshot, "canary").is_none())
+        })
+        .await;
+    assert_eq!(follower.arrivals().last(), Some(&Arrival::Restored));
+    follower.has_always_said("web/a", "maint");
 }

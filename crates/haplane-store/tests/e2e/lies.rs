@@ -263,11 +263,12 @@ async fn an_index_from_before_a_loss_is_not_waited_for_on_a_new_connection() {
     fake.forget_everything();
     fake.put(&format!("haplane/state/{}", marker::PATH), "other");
     fake.put("haplane/state/canary", "50%");
+    fake.put("haplane/state/web/a", "drain");
     fake.interrupt(Reply::close());
     follower.until_says("canary", "50%", RECOVERY).await;
     assert_eq!(
         follower.view().snapshot.unwrap().index,
-        3,
+        4,
         "far below the old one"
     );
 }

@@ -276,6 +276,7 @@ async fn doubt_is_cleared_up_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_restored_store_is_obeyed_and_told() {
     let store = Scripted::default();
+    store.by_name("canary", Ok(Some("ready")));
     store.say([
         Say::These(50, DRAINED),
         Say::Unvouched(40, READY),
@@ -290,11 +291,27 @@ async fn a_restored_store_is_obeyed_and_told() {
     );
 }
 
+/// A cache on the way gives the same old list for ever.
+#[tokio::test(start_paused = true)]
+async fn an_old_list_that_a_second_read_contradicts_is_no_restored_store() {
+    let store = Scripted::default();
+    store.by_name("canary", Ok(None));
+    store.say([Say::These(50, DRAINED)]);
+    store.then(Say::These(40, READY));
+    let mut watch = Loop::start(&store, true);
+    watch
+        .until("a failure", |view| view.failure.is_some())
+        .await;
+    sleep(Duration::from_mins(1)).await;
+    assert!(says_drain(&watch.snapshot()));
+}
+
 /// A Consul that is restored ends the queries that wait with what they knew, and lets the next one
 /// wait for an index that is long to come.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_ends_early_with_nothing_new_is_followed_by_a_consistent_look() {
     let store = Scripted::default();
+    store.by_name("canary", Ok(Some("ready")));
     store.say([
         Say::These(50, DRAINED),
         Say::Unvouched(50, DRAINED),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use haplane_core::guard::SETTLE;
 use haplane_testkit::consul::{Consul, Options, Token};
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::haproxy::{Config, Haproxy, Version};
@@ -301,7 +302,9 @@ async fn an_emptied_consul_changes_no_row_until_somebody_initialises_it() {
     .await;
     let haplane = Haplane::on(format!("consul:{}", consul.url()));
     haplane.run(&["init"]).exits(0);
-    shows(&haproxy, &rows((READY, 1), (READY, 1)), RECOVERY).await;
+    refuses(&agent, "refilling", async || {}).await;
+    let settled = SETTLE + RECOVERY;
+    shows(&haproxy, &rows((READY, 1), (READY, 1)), settled).await;
     trusts_again(&agent).await;
     assert_eq!(told(&agent, "initialised anew"), 1, "{}", agent.log());
 }
