@@ -13,6 +13,8 @@ mod encode;
 mod heap;
 #[cfg(feature = "cpu-profile")]
 mod mappings;
+#[cfg(feature = "cpu-profile")]
+mod symbols;
 
 #[cfg(not(all(feature = "cpu-profile", feature = "heap-profile")))]
 use std::future::ready;

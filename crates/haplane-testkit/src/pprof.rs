@@ -72,6 +72,11 @@ impl Profile {
         profile
     }
 
+    /// All names that it brings itself: of files, units and functions.
+    pub fn names(&self) -> &[String] {
+        &self.strings
+    }
+
     /// The sum of one of the values over all samples.
     pub fn total(&self, value: usize) -> u64 {
         self.samples.iter().map(|sample| sample.values[value]).sum()

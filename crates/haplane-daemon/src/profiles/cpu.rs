@@ -1,7 +1,8 @@
-//! Processor time, sampled by a timer. Frames are found by the unwinding tables of the program and
-//! left as addresses: looking names up inside the process would cost it 100 MB and more, and `pprof`
-//! does it outside.
+//! Processor time, sampled by a timer. Frames are found by the unwinding tables of the program and named
+//! by its table of symbols. Lines and inlined functions are for `pprof` to find outside: to look them up
+//! inside the process would cost it 100 MB and more.
 
+use std::collections::BTreeMap;
 use std::sync::Once;
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +10,8 @@ use nix::sys::signal::{Signal, raise};
 use pprof::{ProfilerGuard, ProfilerGuardBuilder};
 
 use super::encode::{Profile, Sample};
-use super::mappings;
+use super::mappings::{self, Mapping};
+use super::symbols::Symbols;
 
 /// Samples a second of each thread; not a round number, so that nothing periodic hides.
 const FREQUENCY: i32 = 99;
@@ -21,7 +23,7 @@ pub(super) async fn profile(lasting: Duration) -> Result<Vec<u8>, pprof::Error> 
     let guard = sample(FREQUENCY)?;
     tokio::time::sleep(lasting).await;
     let report = guard.report().build_unresolved()?;
-    let samples = report
+    let samples: Vec<Sample> = report
         .data
         .iter()
         .map(|(frames, count)| Sample {
@@ -30,9 +32,11 @@ pub(super) async fn profile(lasting: Duration) -> Result<Vec<u8>, pprof::Error> 
         })
         .collect();
     drop(guard);
+    let mappings = mappings::of_this_process();
     Ok(Profile {
+        names: names(&samples, &mappings),
         samples,
-        mappings: mappings::of_this_process(),
+        mappings,
         start,
         lasting,
         period: Duration::from_secs(1) / FREQUENCY.unsigned_abs(),
@@ -60,6 +64,23 @@ fn prepare() -> Result<(), pprof::Error> {
     });
     drop(guard);
     Ok(())
+}
+
+/// The names of the program's own functions among these.
+fn names(samples: &[Sample], mappings: &[Mapping]) -> BTreeMap<u64, String> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let (Some(symbols), Some(program)) = (Symbols::of_this_process(), program.to_str()) else {
+        return BTreeMap::new();
+    };
+    let addresses = samples.iter().flat_map(|sample| &sample.addresses);
+    let name = |address: &u64| {
+        let mapping = mappings.iter().find(|mapping| {
+            mapping.file == program && (mapping.start..mapping.end).contains(address)
+        })?;
+        let name = symbols.name_at(address - mapping.start + mapping.offset)?;
+        Some((*address, name))
+    };
+    addresses.filter_map(name).collect()
 }
 
 /// Innermost first. Of the others the return address is known, and the call is what stands before it.

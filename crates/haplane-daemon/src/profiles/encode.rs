@@ -1,7 +1,7 @@
 //! The bytes of a profile: protocol buffers of pprof's `profile.proto`, the few messages of it that
 //! samples of addresses need.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use super::mappings::Mapping;
@@ -19,6 +19,8 @@ pub(super) struct Sample {
 pub(super) struct Profile {
     pub(super) samples: Vec<Sample>,
     pub(super) mappings: Vec<Mapping>,
+    /// The function at an address, as far as it is known.
+    pub(super) names: BTreeMap<u64, String>,
     pub(super) start: SystemTime,
     pub(super) lasting: Duration,
     /// Between two samples.
@@ -58,17 +60,46 @@ impl Profile {
             message.number(3, mapping.end);
             message.number(4, mapping.offset);
             message.number(5, STRINGS.len() as u64 + id - 1);
+            if self.is_named(mapping) {
+                // Functions, files, lines: tools look for themselves where one is missing, and
+                // `go tool pprof` then finds the last part of a name only.
+                for known in 7..=9 {
+                    message.number(known, 1);
+                }
+            }
             profile.message(3, &message);
+        }
+        let functions: BTreeMap<&str, u64> = {
+            let names: BTreeSet<&str> = self.names.values().map(String::as_str).collect();
+            names.into_iter().zip(1..).collect()
+        };
+        let first_function = (STRINGS.len() + self.mappings.len()) as u64;
+        for id in functions.values() {
+            let mut message = Message::default();
+            message.number(1, *id);
+            message.number(2, first_function + id - 1);
+            message.number(3, first_function + id - 1);
+            profile.message(5, &message);
         }
         for (address, id) in &locations {
             let mut message = Message::default();
             message.number(1, *id);
             message.number(2, self.mapping_of(*address));
             message.number(3, *address);
+            let name = self.names.get(address);
+            if let Some(function) = name.and_then(|name| functions.get(name.as_str())) {
+                let mut line = Message::default();
+                line.number(1, *function);
+                message.message(4, &line);
+            }
             profile.message(4, &message);
         }
         let files = self.mappings.iter().map(|mapping| mapping.file.as_str());
-        for text in STRINGS.into_iter().chain(files) {
+        for text in STRINGS
+            .into_iter()
+            .chain(files)
+            .chain(functions.into_keys())
+        {
             profile.bytes(6, text.as_bytes());
         }
         let start = self.start.duration_since(SystemTime::UNIX_EPOCH);
@@ -87,6 +118,13 @@ impl Profile {
             *location = id;
         }
         locations
+    }
+
+    fn is_named(&self, mapping: &Mapping) -> bool {
+        self.names
+            .range(mapping.start..mapping.end)
+            .next()
+            .is_some()
     }
 
     /// The number of the mapping that holds an address; 0 is none.

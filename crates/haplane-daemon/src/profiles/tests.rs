@@ -79,6 +79,15 @@ async fn a_busy_process_shows_in_its_profile_and_one_is_taken_at_a_time() {
         samples >= 3,
         "a busy second has about 99 samples, fewer on a busy machine; not {samples}"
     );
+    let own_name = concat!(module_path!(), "::");
+    assert!(
+        profile
+            .names()
+            .iter()
+            .any(|name| name.starts_with(own_name) && name.ends_with("::keep_busy")),
+        "it brings whole names: {:?}",
+        profile.names()
+    );
     let program = std::env::current_exe().unwrap();
     let functions = profile.functions_of(program.to_str().unwrap());
     assert!(

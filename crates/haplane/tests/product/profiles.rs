@@ -44,23 +44,27 @@ async fn body(agent: &Agent, path: &str) -> Vec<u8> {
 async fn processor_time_is_found_where_it_is_spent() {
     let folder = Folder::new();
     let agent = Agent::start(&folder.haplane()).await;
-    let profile = async { body(&agent, "/debug/pprof/profile?seconds=3").await };
     let load = async {
         loop {
             ask_as_many_rows(&agent).await;
         }
     };
-    let profile = tokio::select! {
-        profile = profile => Profile::decode(&profile),
+    // More than once where the machine is so busy that the agent hardly runs.
+    let found = eventually("it is found", Duration::from_mins(1), async || {
+        let profile = body(&agent, "/debug/pprof/profile?seconds=2").await;
+        let profile = Profile::decode(&profile);
+        let whole = |name: &String| name.starts_with("haplane_agent::responder::");
+        let named = profile.names().iter().any(whole);
+        let functions = profile.functions_of(PROGRAM);
+        let looked_up = functions.iter().any(whole);
+        (named && looked_up)
+            .then_some(())
+            .ok_or(format!("{functions:?}"))
+    });
+    tokio::select! {
+        () = found => {}
         () = load => unreachable!("the load goes on"),
-    };
-    assert!(profile.total(0) >= 10, "{profile:?}");
-    let functions = profile.functions_of(PROGRAM);
-    let expected = "haplane_agent::responder";
-    assert!(
-        functions.iter().any(|name| name.contains(expected)),
-        "{functions:?}"
-    );
+    }
 }
 
 #[tokio::test]
@@ -69,7 +73,7 @@ async fn memory_is_found_with_who_holds_it() {
     let agent = Agent::start(&folder.haplane()).await;
     // The first switches sampling on.
     body(&agent, "/debug/pprof/heap").await;
-    eventually("rows are held", Duration::from_secs(30), async || {
+    eventually("rows are held", Duration::from_mins(1), async || {
         ask_as_many_rows(&agent).await;
         let profile = Profile::decode(&gunzip(body(&agent, "/debug/pprof/heap").await));
         if profile.total(0) == 0 {
