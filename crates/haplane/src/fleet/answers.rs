@@ -155,6 +155,12 @@ impl RowAnswer {
         }
     }
 
+    /// Whether it never asked and is not late either: nobody knows yet whether it asks by this name. A free slot, say,
+    /// just after a start.
+    pub fn is_yet_to_ask(&self) -> bool {
+        self.answer.is_none() && self.verdict() == Verdict::Pending
+    }
+
     /// A number of what HAProxy shows.
     pub fn observed_number(&self, name: &str) -> Option<u64> {
         self.observed.as_ref()?.get(name)?.as_u64()

@@ -1,6 +1,6 @@
 //! What status says: nodes, rows and keys, put together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -329,7 +329,12 @@ fn answered_lines(knowledge: &Knowledge, present: Option<&Outlook<'_>>) -> Vec<R
     };
     let rows = knowledge.known.rows.keys();
     let mut lines: BTreeMap<&Key, RowLine> = rows.map(|row| (row, line(row))).collect();
-    for answer in knowledge.census.nodes.iter().flat_map(|node| &node.rows) {
+    let answers = || knowledge.census.nodes.iter().flat_map(|node| &node.rows);
+    let yet_to_ask: BTreeSet<&str> = answers()
+        .filter(|answer| answer.is_yet_to_ask())
+        .map(|answer| answer.row.as_str())
+        .collect();
+    for answer in answers().filter(|answer| !answer.is_yet_to_ask()) {
         let of_row = answer.keys().and_then(|(row, _)| lines.get_mut(&row));
         let Some(line) = of_row else {
             continue;
@@ -341,11 +346,56 @@ fn answered_lines(knowledge: &Knowledge, present: Option<&Outlook<'_>>) -> Vec<R
             *line.answered.entry(word).or_default() += 1;
         }
     }
-    lines.into_values().collect()
+    let is_known =
+        |line: &RowLine| !line.verdicts.is_empty() || !yet_to_ask.contains(line.row.as_str());
+    lines.into_values().filter(is_known).collect()
 }
 
 /// Whether an agent's answer keeps a row from new traffic.
 fn says_out(answer: &str) -> bool {
     let out = ["drain", "maint", "0%"];
     answer.split(' ').any(|word| out.contains(&word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::Census;
+    use crate::fleet::answers::{NodeAnswer, RowAnswer};
+    use haplane_core::target::Known;
+
+    #[test]
+    fn what_never_asked_and_is_not_late_is_no_row_yet() {
+        let row = |name: &str, answer: Option<&str>, verdict: &str| RowAnswer {
+            row: name.to_owned(),
+            answer: answer.map(str::to_owned),
+            verdict: verdict.to_owned(),
+            enrolled: Some(true),
+            ..RowAnswer::default()
+        };
+        let census = Census {
+            nodes: vec![Node {
+                address: "127.0.0.1:9".parse().unwrap(),
+                answer: NodeAnswer::default(),
+                rows: vec![
+                    row("web/a", Some("ready 100%"), "converged"),
+                    row("web/slot-1", None, "pending"),
+                    row("web/late", None, "silent"),
+                ],
+            }],
+            absent: Vec::new(),
+        };
+        let known = Known {
+            rows: census.rows(),
+            ..Known::default()
+        };
+        let knowledge = Knowledge {
+            census,
+            known,
+            out_of_reach: Vec::new(),
+        };
+        let lines = answered_lines(&knowledge, None);
+        let names: Vec<&str> = lines.iter().map(|line| line.row.as_str()).collect();
+        assert_eq!(names, ["web/a", "web/late"]);
+    }
 }
