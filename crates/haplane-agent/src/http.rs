@@ -14,6 +14,7 @@ use axum::routing::{get, post};
 use haplane_core::Key;
 use haplane_core::guard::Refusal;
 use haplane_core::resolve::Policy;
+use haplane_store::AnyStore;
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
 use serde_json::json;
@@ -40,6 +41,8 @@ pub struct Shown {
     pub store_kind: &'static str,
     /// Where the store is.
     pub store_address: String,
+    /// The store itself, for what it does not believe.
+    pub store: Arc<AnyStore>,
     /// The root of its keys.
     pub state_prefix: String,
     /// How it stands with the store.
@@ -166,7 +169,9 @@ impl Shown {
     fn refusal(&self) -> Option<Refusal> {
         let guarded = self.standing.view().guard;
         let denial = || self.readable.denial().map(|_| Refusal::Denied);
-        guarded.map(|guarded| guarded.reason).or_else(denial)
+        let held = || self.store.held().map(|_| Refusal::Refilling);
+        let reason = guarded.map(|guarded| guarded.reason);
+        reason.or_else(denial).or_else(held)
     }
 
     fn forgotten_drains(&self) -> usize {

@@ -390,6 +390,7 @@ impl Agent {
             started_at: Timestamp::now(),
             store_kind: self.store.kind(),
             store_address: self.store.address(),
+            store: Arc::clone(&self.store),
             state_prefix: self.settings.store.state_prefix.to_string(),
             standing,
             readable,

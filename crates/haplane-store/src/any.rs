@@ -11,7 +11,7 @@ use haplane_core::snapshot::Pair;
 
 use crate::consul::address::AddressError;
 use crate::consul::{Address, Client, ConsulSettings, ConsulStore, Prefix};
-use crate::dir::DirStore;
+use crate::dir::{DirStore, Held};
 use crate::error::{CommitError, StoreError};
 use crate::store::{Committed, Named, Store, Transaction};
 
@@ -110,6 +110,13 @@ pub enum AnyStore {
     Dir(DirStore),
 }
 
+/// Which one and where; what opens it is nobody's business.
+impl fmt::Debug for AnyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AnyStore({} {})", self.kind(), self.address())
+    }
+}
+
 impl AnyStore {
     /// Opens the store that the settings name. Nothing is read or dialled yet.
     pub fn open(settings: &StoreSettings) -> Result<Self, StoreError> {
@@ -144,6 +151,14 @@ impl AnyStore {
         match self {
             Self::Consul(store) => store.client().settings().address.to_string(),
             Self::Dir(store) => store.root().display().to_string(),
+        }
+    }
+
+    /// Keys of a folder that keep their last value though it does not say so.
+    pub fn held(&self) -> Option<Held> {
+        match self {
+            Self::Consul(_) => None,
+            Self::Dir(store) => store.held(),
         }
     }
 

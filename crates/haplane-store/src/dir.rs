@@ -13,8 +13,9 @@
 //! | `.tmp-…` | files on their way to their place |
 //!
 //! Every name that starts with `.` or `#` or ends with `~` is not a key: editors leave such files. A
-//! file that is empty, or that vanished by hand, is given 100 ms before it is believed, because shells
-//! and editors write in two steps.
+//! key that is new or changed counts at once. One that vanished by hand is given 100 ms, because shells
+//! and editors write in two steps; a file that is emptied, many keys at once, and a folder in the place
+//! of another one are given 10 s without a change.
 //!
 //! A handle remembers what it read last, to know what is news: whoever follows a folder has a handle
 //! of their own.
@@ -26,7 +27,8 @@ mod lock;
 mod log;
 mod look;
 mod notice;
+mod settle;
 mod stamp;
 mod store;
 
-pub use store::DirStore;
+pub use store::{DirStore, Held};

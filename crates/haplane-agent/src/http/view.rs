@@ -54,21 +54,30 @@ struct Guard {
 }
 
 impl Guard {
-    /// A list that is refused, or else single keys that are denied.
+    /// A list that is refused, or else single keys that are denied, or that are not believed to be gone.
     fn of(guarded: Option<Guarded>, shown: &Shown) -> Option<Self> {
         let guarded = guarded.map(|guarded| Self {
             since: guarded.since.at,
             reason: guarded.reason.as_str(),
             detail: guarded.detail,
         });
-        guarded.or_else(|| {
+        let denied = || {
             let denial = shown.readable.denial()?;
             Some(Self {
                 since: denial.since,
                 reason: Refusal::Denied.as_str(),
                 detail: denial.to_string(),
             })
-        })
+        };
+        let held = || {
+            let held = shown.store.held()?;
+            Some(Self {
+                since: held.since,
+                reason: Refusal::Refilling.as_str(),
+                detail: format!("the last value counts for now: {}", held.what),
+            })
+        };
+        guarded.or_else(denied).or_else(held)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use haplane_core::kv_path::encode;
 use haplane_core::log::{LogEntry, LogId};
 use serde::{Deserialize, Serialize};
 
@@ -28,33 +29,60 @@ pub(super) struct Logged {
 /// Which entry wrote which file. Entries never change, so that each is read once.
 #[derive(Default)]
 pub(super) struct Writers {
-    entries: BTreeMap<LogId, BTreeMap<String, Stamp>>,
+    entries: BTreeMap<LogId, Wrote>,
     newest: BTreeMap<String, (Stamp, LogId)>,
+    latest: Option<LogId>,
+}
+
+/// What an entry says of the files.
+#[derive(Default)]
+struct Wrote {
+    files: BTreeMap<String, Stamp>,
+    /// The paths that it removed.
+    cleared: Vec<String>,
+}
+
+impl From<Logged> for Wrote {
+    fn from(Logged { entry, files }: Logged) -> Self {
+        let cleared = entry.changes.iter().filter(|change| change.after.is_none());
+        Self {
+            cleared: cleared.map(|change| encode(&change.key)).collect(),
+            files,
+        }
+    }
 }
 
 impl Writers {
-    /// Reads what is new. An entry that cannot be read only means that its author stays unknown.
-    pub(super) fn refresh(&mut self, root: &Path, pending: Option<&Journal>) {
+    /// Reads what is new, and gives the paths that commands removed since the last time. An entry that
+    /// cannot be read only means that its author stays unknown.
+    pub(super) fn refresh(&mut self, root: &Path, pending: Option<&Journal>) -> Vec<String> {
         let ids = ids(root).unwrap_or_default();
         let logged = pending.and_then(|journal| journal.log.as_ref());
         let mut entries = BTreeMap::new();
         for id in ids {
-            let files = self.entries.remove(&id);
-            let files = files.or_else(|| Some(read(root, id).ok()??.files));
-            entries.insert(id, files.unwrap_or_default());
+            let wrote = self.entries.remove(&id);
+            let wrote = wrote.or_else(|| Some(read(root, id).ok()??.into()));
+            entries.insert(id, wrote.unwrap_or_default());
         }
         if let Some(logged) = logged
             && let Ok(entry) = serde_json::from_str::<Logged>(&logged.text)
         {
-            entries.insert(logged.id, entry.files);
+            entries.insert(logged.id, entry.into());
         }
         self.entries = entries;
         self.newest.clear();
-        for (id, files) in &self.entries {
-            for (path, stamp) in files {
+        for (id, wrote) in &self.entries {
+            for (path, stamp) in &wrote.files {
                 self.newest.insert(path.clone(), (*stamp, *id));
             }
         }
+        // An old entry that comes back, as with a folder that is copied back, is no news.
+        let is_new = |id: &LogId| self.latest.is_none_or(|latest| *id > latest);
+        let new = self.entries.iter().rev().take_while(|(id, _)| is_new(id));
+        let cleared = new.flat_map(|(_, wrote)| wrote.cleared.iter().cloned());
+        let cleared = cleared.collect();
+        self.latest = self.latest.max(self.entries.keys().next_back().copied());
+        cleared
     }
 
     /// The entry that wrote this file, if it is still the file that it wrote.

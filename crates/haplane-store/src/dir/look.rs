@@ -16,12 +16,9 @@ use super::files::{
 use super::journal::Journal;
 use super::lock::Lock;
 use super::log::Writers;
-use super::stamp::{File, Stamp};
+use super::settle::{Belief, Ground, Identity, Settled};
+use super::stamp::{Changed, File, Stamp};
 use crate::error::{StoreError, StoreErrorKind};
-
-/// How long a file that is empty, or that vanished by hand, is not believed: shells and editors write
-/// in two steps.
-pub(super) const SETTLING: Duration = Duration::from_millis(100);
 
 /// How old a file has to be when it is read for its time stamp to tell it from a later writing.
 const TELLING_AGE: Duration = Duration::from_millis(100);
@@ -41,22 +38,22 @@ const BEYOND_INDEXES: u64 = i64::MAX.unsigned_abs();
 pub(super) struct Look {
     pub(super) index: u64,
     pub(super) files: BTreeMap<String, File>,
-    /// Something is being written right now: look again before any of it is believed.
-    pub(super) is_settled: bool,
+    /// Otherwise something is being written right now: look again before any of it is believed.
+    pub(super) settled: Settled,
 }
 
 /// What is remembered between looks.
 #[derive(Default)]
 pub(super) struct Memory {
     read: BTreeMap<String, Read>,
-    /// The paths of the last settled look, and since when one is missing.
-    last: BTreeMap<String, Option<Instant>>,
+    belief: Belief,
     pub(super) writers: Writers,
 }
 
 struct Read {
     file: File,
-    /// Whether the same stamp will mean the same content.
+    changed: Changed,
+    /// Whether the same stamp and time of change will mean the same content.
     is_telling: bool,
 }
 
@@ -116,7 +113,20 @@ pub(super) fn look(root: &Path, memory: &mut Memory) -> Result<Look, StoreError>
         let pending = Journal::read(root)?;
         if Seal::of(root)? == before && pending.is_some() == before.journal.is_some() {
             match walked {
-                Ok(files) => return Ok(finish(root, memory, &before, files, pending.as_ref())),
+                Ok((files, folders)) => {
+                    let ground = Ground {
+                        folders,
+                        config_map: before.config_map.clone(),
+                    };
+                    return Ok(finish(
+                        root,
+                        memory,
+                        &before,
+                        files,
+                        ground,
+                        pending.as_ref(),
+                    ));
+                }
                 // A file that was there a moment ago, or a link that is about to lead somewhere.
                 Err(error) if error.is_passing => last_error = Some(error.error),
                 Err(error) => return Err(error.error),
@@ -135,44 +145,29 @@ fn finish(
     memory: &mut Memory,
     seal: &Seal,
     mut files: BTreeMap<String, File>,
+    ground: Ground,
     pending: Option<&Journal>,
 ) -> Look {
     let index = pending.map_or(seal.index, |journal| journal.index);
     if let Some(journal) = pending {
         journal.overlay(&mut files);
     }
-    memory.writers.refresh(root, pending);
-    let is_settled = !any_is_being_written(&files) && !memory.any_just_vanished(&files);
-    if is_settled {
-        memory.last = files.keys().map(|path| (path.clone(), None)).collect();
+    for path in memory.writers.refresh(root, pending) {
+        memory.forget(&path);
     }
+    let (now, clock) = (Instant::now(), SystemTime::now());
+    let settled = memory.belief.settle(&mut files, ground, now, clock);
     Look {
         index,
         files,
-        is_settled,
+        settled,
     }
 }
 
-fn any_is_being_written(files: &BTreeMap<String, File>) -> bool {
-    let now = SystemTime::now();
-    let is_young = |stamp: Stamp| stamp.age(now).is_some_and(|age| age < SETTLING);
-    files
-        .values()
-        .any(|file| file.stamp.is_empty() && is_young(file.stamp))
-}
-
 impl Memory {
-    fn any_just_vanished(&mut self, files: &BTreeMap<String, File>) -> bool {
-        let now = Instant::now();
-        let mut any = false;
-        for (path, missing) in &mut self.last {
-            if files.contains_key(path) {
-                *missing = None;
-            } else {
-                any |= now - *missing.get_or_insert(now) < SETTLING;
-            }
-        }
-        any
+    /// A command removed this key: it is meant to be gone.
+    pub(super) fn forget(&mut self, path: &str) {
+        self.belief.forget(path);
     }
 }
 
@@ -191,14 +186,17 @@ impl From<StoreError> for Stumble {
     }
 }
 
+type Walked = (BTreeMap<String, File>, BTreeMap<String, Identity>);
+
 struct Walk<'a> {
     root: &'a Path,
     memory: &'a mut Memory,
     now: SystemTime,
     files: BTreeMap<String, File>,
     read: BTreeMap<String, Read>,
+    folders: BTreeMap<String, Identity>,
     /// The folders above, so that a link to one of them is noticed.
-    above: Vec<(u64, u64)>,
+    above: Vec<Identity>,
 }
 
 impl<'a> Walk<'a> {
@@ -209,14 +207,15 @@ impl<'a> Walk<'a> {
             now: SystemTime::now(),
             files: BTreeMap::new(),
             read: BTreeMap::new(),
+            folders: BTreeMap::new(),
             above: Vec::new(),
         }
     }
 
-    fn walk(mut self) -> Result<BTreeMap<String, File>, Stumble> {
+    fn walk(mut self) -> Result<Walked, Stumble> {
         self.folder(self.root, "")?;
         self.memory.read = self.read;
-        Ok(self.files)
+        Ok((self.files, self.folders))
     }
 
     fn folder(&mut self, folder: &Path, path: &str) -> Result<(), Stumble> {
@@ -233,6 +232,7 @@ impl<'a> Walk<'a> {
             return Err(too_large(folder, "is deeper than any key").into());
         }
         self.above.push(this);
+        self.folders.insert(path.to_owned(), this);
         let entries = fs::read_dir(folder).map_err(|source| stumble(folder, source))?;
         for entry in entries {
             let entry = entry.map_err(|source| stumble(folder, source))?;
@@ -268,16 +268,18 @@ impl<'a> Walk<'a> {
         if self.files.len() >= MAX_FILES {
             return Err(too_large(place, "is one file too many").into());
         }
-        let stamp = Stamp::of(&metadata);
+        let (stamp, changed) = (Stamp::of(&metadata), Changed::of(&metadata));
+        let is_same = |read: &Read| read.file.stamp == stamp && read.changed == changed;
         let known = self.memory.read.remove(&path);
         let read = match known {
-            Some(read) if read.is_telling && read.file.stamp == stamp => read,
+            Some(read) if read.is_telling && is_same(&read) => read,
             _ => {
                 let file = read_value(place).map_err(|source| stumble(place, source))?;
-                let age = file.stamp.age(self.now);
+                let is_old = |age: Option<Duration>| age.is_some_and(|age| age >= TELLING_AGE);
                 Read {
-                    is_telling: age.is_some_and(|age| age >= TELLING_AGE),
+                    is_telling: is_old(file.stamp.age(self.now)) && is_old(changed.age(self.now)),
                     file,
+                    changed,
                 }
             }
         };

@@ -25,14 +25,35 @@ impl Stamp {
         }
     }
 
-    pub(super) fn is_empty(self) -> bool {
-        self.size == 0
-    }
-
     /// How long before `now` it was written; `None` if that is in the future.
     pub(super) fn age(self, now: SystemTime) -> Option<Duration> {
         let written = Duration::from_nanos(u64::try_from(self.mtime).ok()?);
         now.duration_since(SystemTime::UNIX_EPOCH + written).ok()
+    }
+}
+
+/// When content or name of a file were last changed, which nobody can set: unlike the time of a stamp,
+/// which copying tools set back. Not in the stamp, because a renaming changes it too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Changed {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl Changed {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self {
+            seconds: metadata.ctime(),
+            nanoseconds: metadata.ctime_nsec(),
+        }
+    }
+
+    /// How long before `now` that was; `None` if it is in the future.
+    pub(super) fn age(self, now: SystemTime) -> Option<Duration> {
+        let seconds = u64::try_from(self.seconds).ok()?;
+        let nanoseconds = u32::try_from(self.nanoseconds).ok()?;
+        let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+        now.duration_since(changed).ok()
     }
 }
 
@@ -44,6 +65,12 @@ pub(super) struct File {
 }
 
 impl File {
+    /// Whether nothing is in it: emptied, or what a crash of the machine leaves of a file.
+    pub(super) fn is_blank(&self) -> bool {
+        let is_nothing = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0;
+        self.value.iter().all(is_nothing)
+    }
+
     /// What a check-and-set compares: another content, another file or another writing of it is
     /// another version.
     pub(super) fn version(&self) -> u64 {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use haplane_core::guard::{Extent, Mode, Reading};
 use haplane_core::log::{LogEntry, LogId};
+use haplane_core::marker;
 use haplane_core::snapshot::{Pair, Snapshot};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::commit::{self, MAX_KEYS};
@@ -16,7 +18,7 @@ use super::lock::Lock;
 use super::log;
 use super::look::{self, Look, Memory};
 use super::notice::Notice;
-use super::stamp::Digest;
+use super::stamp::{Digest, File};
 use crate::blocking::off_the_loop;
 use crate::error::{CommitError, StoreError, StoreErrorKind};
 use crate::store::{Committed, Store, Transaction};
@@ -29,6 +31,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// somebody else writes all the time costs a fifth of a processor at most.
 const REST: u32 = 4;
 
+/// Keys that keep their last value though the folder does not say so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Since when there are some.
+    pub since: Timestamp,
+    /// Which, and why.
+    pub what: String,
+}
+
 /// Desired state in a folder.
 pub struct DirStore {
     inner: Arc<Inner>,
@@ -39,6 +50,8 @@ struct Inner {
     memory: Mutex<Memory>,
     /// The digest of what was returned last.
     returned: Mutex<Option<u64>>,
+    /// What is told to be held.
+    held: Mutex<Option<Held>>,
     notice: Notice,
 }
 
@@ -49,6 +62,7 @@ impl DirStore {
             root,
             memory: Mutex::default(),
             returned: Mutex::default(),
+            held: Mutex::default(),
             notice: Notice::default(),
         };
         Self {
@@ -59,6 +73,12 @@ impl DirStore {
     /// The folder.
     pub fn root(&self) -> &Path {
         &self.inner.root
+    }
+
+    /// What the last look did not believe to be lost.
+    pub fn held(&self) -> Option<Held> {
+        let held = self.inner.held.lock();
+        held.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Does something that blocks, beside the event loop.
@@ -100,7 +120,30 @@ impl Inner {
     fn look(&self) -> Result<Option<Seen>, StoreError> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let look = look::look(&self.root, &mut memory)?;
-        Ok(look.is_settled.then(|| seen(look, &memory)))
+        self.tell_held(look.settled.held.clone());
+        Ok(look.settled.is_settled.then(|| seen(look, &memory)))
+    }
+
+    /// Tells once what keeps its value though the folder does not say so, and when that is over.
+    fn tell_held(&self, now: Option<String>) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&held as &Option<Held>, &now) {
+            (None, Some(what)) => tracing::warn!("the last value counts for now: {what}"),
+            (Some(_), None) => tracing::info!("{} is believed again", self.root.display()),
+            _ => {}
+        }
+        let since = held.as_ref().map_or_else(Timestamp::now, |held| held.since);
+        *held = now.map(|what| Held { since, what });
+    }
+
+    fn commit(&self, transaction: &Transaction) -> Result<Committed, CommitError> {
+        let committed = commit::commit(&self.root, transaction)?;
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = transaction.changes.iter();
+        for removed in changes.filter(|change| change.text.is_none()) {
+            memory.forget(&removed.path);
+        }
+        Ok(committed)
     }
 
     fn read_path(&self, path: &str) -> Result<Option<Pair>, StoreError> {
@@ -123,7 +166,7 @@ impl Inner {
         }
         Ok(files.remove(path).map(|file| Pair {
             path: path.to_owned(),
-            version: file.version(),
+            version: version(path, &file),
             value: file.value,
             log_id: None,
         }))
@@ -201,12 +244,22 @@ impl Inner {
     }
 }
 
+/// The marker's is not known: its file is another one at every swap of a mounted `ConfigMap`, and whether a
+/// folder is being filled again is judged from the folder.
+fn version(path: &str, file: &File) -> u64 {
+    if path == marker::PATH {
+        0
+    } else {
+        file.version()
+    }
+}
+
 fn seen(look: Look, memory: &Memory) -> Seen {
     let mut digest = Digest::default();
     digest.add(&look.index.to_le_bytes());
     let mut pairs = Vec::with_capacity(look.files.len());
     for (path, file) in look.files {
-        let version = file.version();
+        let version = version(&path, &file);
         digest.add(path.as_bytes());
         digest.add(&version.to_le_bytes());
         pairs.push(Pair {
@@ -266,8 +319,7 @@ impl Store for DirStore {
 
     async fn commit(&self, transaction: &Transaction) -> Result<Committed, CommitError> {
         let transaction = transaction.clone();
-        self.off(move |inner| commit::commit(&inner.root, &transaction))
-            .await?
+        self.off(move |inner| inner.commit(&transaction)).await?
     }
 
     async fn log(&self, limit: usize) -> Result<Vec<LogEntry>, StoreError> {

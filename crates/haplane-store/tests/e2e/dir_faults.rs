@@ -154,11 +154,15 @@ async fn an_editor_or_a_shell_in_the_middle_of_saving_is_not_believed() {
     // What stays empty is what it is, and what stays gone is gone.
     fs::write(&canary, "").unwrap();
     follower
-        .until("the emptied key as invalid", RECOVERY, |view| {
-            view.snapshot
-                .as_ref()
-                .is_some_and(|s| s.invalid().len() == 1)
-        })
+        .until(
+            "the emptied key as invalid, after ten seconds",
+            10 * RECOVERY,
+            |view| {
+                view.snapshot
+                    .as_ref()
+                    .is_some_and(|s| s.invalid().len() == 1)
+            },
+        )
         .await;
     fs::remove_file(folder.file("web/a")).unwrap();
     follower
@@ -302,6 +306,67 @@ async fn what_cannot_be_read_fails_the_whole_read() {
     }
     follower.has_always_said("canary", "drain");
     follower.has_always_said("web/a", "maint");
+}
+
+/// Moved away and copied back file after file, the marker first: what is still to come is not gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_that_is_copied_back_loses_nothing() {
+    const SERVERS: usize = 40;
+    let folder = Folder::new();
+    write(&folder.open(), &[("canary", Some("maint"))]).await;
+    let names: Vec<String> = (0..SERVERS).map(|n| format!("web/server-{n}")).collect();
+    fs::create_dir(folder.file("web")).unwrap();
+    for name in &names {
+        fs::write(folder.file(name), "drain\n").unwrap();
+    }
+    let follower = Follower::start_eager(folder.open());
+    follower.until_says("web/server-39", "drain", SOON).await;
+    let was = folder.beside("was");
+    fs::rename(folder.root(), &was).unwrap();
+    fs::create_dir_all(folder.file("web")).unwrap();
+    let others = [".haplane", ".index", "canary"].map(str::to_owned);
+    for name in others.iter().chain(&names) {
+        fs::copy(was.join(name), folder.file(name)).unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // One key alone, by hand, is gone soon.
+    fs::remove_file(folder.file("web/server-7")).unwrap();
+    follower
+        .until("the removed key as gone", RECOVERY, |view| {
+            view.snapshot
+                .as_deref()
+                .is_some_and(|s| says(s, "web/server-7").is_none())
+        })
+        .await;
+    follower.has_always_said("canary", "maint");
+    follower.has_always_said("web/server-39", "drain");
+}
+
+/// Its time and size say nothing when a tool sets them back.
+#[tokio::test]
+async fn a_change_that_keeps_the_time_is_seen() {
+    let folder = Folder::new();
+    write(&folder.open(), &[("x", Some("10%"))]).await;
+    let canary = folder.file("canary");
+    let set = |text: &str| {
+        let mut file = fs::OpenOptions::new();
+        let mut file = file
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&canary)
+            .unwrap();
+        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(9))
+            .unwrap();
+    };
+    set("ready");
+    let follower = Follower::start(folder.open());
+    follower.until_says("canary", "ready", SOON).await;
+    // Long enough that the file counts as read for good.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    set("drain");
+    follower.until_says("canary", "drain", SOON).await;
 }
 
 #[tokio::test]
