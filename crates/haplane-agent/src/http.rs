@@ -140,7 +140,7 @@ async fn absent(State(shown): Pages, Json(keys): Json<Vec<String>>) -> Response 
     let Ok(keys) = keys else {
         return (StatusCode::BAD_REQUEST, "one of these is no key\n").into_response();
     };
-    let said = shown.readable.may_be_absent(&keys).await;
+    let said = shown.readable.may_be_absent(&keys, None).await;
     let why = said.err().map(Unreadable::as_str);
     Json(json!({"absent": said.is_ok(), "why": why})).into_response()
 }
@@ -168,7 +168,7 @@ impl Shown {
     /// Why the store's word is refused, all of it or that on single keys.
     fn refusal(&self) -> Option<Refusal> {
         let guarded = self.standing.view().guard;
-        let denial = || self.readable.denial().map(|_| Refusal::Denied);
+        let denial = || self.readable.denial().map(|denial| denial.why.refusal());
         let held = || self.store.held().map(|_| Refusal::Refilling);
         let reason = guarded.map(|guarded| guarded.reason);
         reason.or_else(denial).or_else(held)

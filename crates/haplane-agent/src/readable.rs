@@ -3,16 +3,20 @@
 //! Consul leaves out of a list, without a word, what the token may not read (facts 8.2). A key that
 //! the snapshot does not have may be a drain that this agent is not shown, and to answer `ready` for
 //! it would undo the drain. So before an answer that lets traffic in rests on the absence of a key,
-//! the key is asked for once by its own name; that is where Consul says "denied". Until it has said
-//! otherwise, the row is not answered, which changes nothing in HAProxy.
+//! the key is asked for by its own name; that is where Consul says "denied". Until it has said
+//! otherwise, however long that takes, the row is not answered, which changes nothing in HAProxy.
+//!
+//! A proof is of its time. An answer that a row did not have before needs one from after the change;
+//! all are asked for again from time to time, and none outlives a change of what we may read.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use haplane_core::guard::Refusal;
 use haplane_core::{Key, kv_path};
-use haplane_store::{Named, Store, View};
+use haplane_store::{Named, Store, StoreErrorKind, View};
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -24,15 +28,19 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const MAX_KEYS: usize = 200_000;
 /// How many are asked for between two looks at who waits.
 const AT_ONCE: usize = 512;
-/// How often keys that are denied are asked for again.
-const DENIED_AGAIN: Duration = Duration::from_secs(5);
+/// How often there is a look at what is to be asked for again; those that are denied are, each time.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How old a proof becomes before it is asked for again. The old one counts until then, and while the
+/// store is away.
+const PROVE_AGAIN: Duration = Duration::from_mins(2);
+/// A proof that no row has needed for this long is forgotten instead.
+const UNUSED_AFTER: Duration = Duration::from_mins(10);
 /// After a failure of the store.
 const PAUSE: Duration = Duration::from_millis(250);
-/// A store that fails for this long is away. Rows that ask for the first time are then answered from
-/// the last snapshot, as all the others are.
-const AWAY_AFTER: Duration = Duration::from_secs(3);
 /// A store that has not answered by then fails.
 const SLOW: Duration = Duration::from_secs(2);
+/// Rows that go without an answer for this long are told.
+const TOLD_AFTER: Duration = Duration::from_secs(3);
 
 /// Why an answer may not rest on the absence of these keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +59,21 @@ impl Unreadable {
             Self::Unknown => "unproven_key",
         }
     }
+
+    /// The reason that it is among those for which the store's word is not obeyed.
+    pub const fn refusal(self) -> Refusal {
+        match self {
+            Self::Denied => Refusal::Denied,
+            Self::Unknown => Refusal::Unproven,
+        }
+    }
 }
 
-/// Keys that rows ask for and that the store denies.
+/// Keys that rows ask for and that are not known to be absent: those rows go without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
+    /// What the store says of them.
+    pub why: Unreadable,
     /// Since when there is at least one.
     pub since: Timestamp,
     /// How many.
@@ -71,11 +89,18 @@ impl fmt::Display for Denial {
             1 => format!("the key {first}, which a row asks for"),
             _ => format!("{keys} keys that rows ask for, {first} is one"),
         };
-        write!(
-            f,
-            "the store denies {which}; those rows are not answered: give the token the right to read \
-             the whole prefix"
-        )
+        match self.why {
+            Unreadable::Denied => write!(
+                f,
+                "the store denies {which}; those rows are not answered: give the token the right to \
+                 read the whole prefix"
+            ),
+            Unreadable::Unknown => write!(
+                f,
+                "the store has not said, asked by name, whether it has {which}; those rows are not \
+                 answered and stay as they are until it does"
+            ),
+        }
     }
 }
 
@@ -91,11 +116,47 @@ pub struct Readable {
 
 #[derive(Debug, Default)]
 struct Known {
-    readable: HashSet<Key>,
+    /// Keys of which the store said that they are absent.
+    proven: HashMap<Key, Proof>,
     denied: HashSet<Key>,
     denied_since: Option<Timestamp>,
-    waiting: HashSet<Key>,
-    failing_since: Option<Instant>,
+    /// Keys that rows wait for, and since when.
+    waiting: HashMap<Key, Instant>,
+    /// Keys that are asked for again though no row waits for them.
+    again: HashSet<Key>,
+    rights: Rights,
+    has_told_unproven: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Proof {
+    /// When the store was asked.
+    at: Instant,
+    /// When a row needed it last.
+    used: Instant,
+}
+
+/// What tells that other keys than before may be hidden.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Rights {
+    /// The store's own count.
+    changes: u64,
+    /// Since when the list is denied, as a whole or in part.
+    denied: Option<Instant>,
+}
+
+impl Rights {
+    fn of(changes: u64, view: &View) -> Self {
+        let is_denial = |why| matches!(why, Refusal::MarkerMissing | Refusal::Denied);
+        let guarded = view.guard.as_ref().filter(|one| is_denial(one.reason));
+        let failing = view.failure.as_ref();
+        let failing = failing.filter(|one| one.kind == StoreErrorKind::Denied);
+        let denied = guarded.map(|one| one.since.instant);
+        Self {
+            changes,
+            denied: denied.or_else(|| failing.map(|one| one.since.instant)),
+        }
+    }
 }
 
 impl Readable {
@@ -109,13 +170,17 @@ impl Readable {
         }
     }
 
-    /// Whether an answer may rest on the absence of these keys; waits for the store's word on those
-    /// that nobody asked for before.
-    pub async fn may_be_absent(&self, keys: &[Key]) -> Result<(), Unreadable> {
+    /// Whether an answer may rest on the absence of these keys; waits for the store's word on those of
+    /// which there is none, or none `since` then.
+    pub async fn may_be_absent(
+        &self,
+        keys: &[Key],
+        since: Option<Instant>,
+    ) -> Result<(), Unreadable> {
         let until = Instant::now() + PATIENCE;
         let mut news = self.news.subscribe();
         loop {
-            let said = self.say(keys);
+            let said = self.say(keys, since);
             if said != Err(Unreadable::Unknown) {
                 return said;
             }
@@ -126,43 +191,24 @@ impl Readable {
     }
 
     /// The same without waiting.
-    pub fn believes(&self, keys: &[Key]) -> bool {
-        self.say(keys).is_ok()
+    pub fn believes(&self, keys: &[Key], since: Option<Instant>) -> bool {
+        self.say(keys, since).is_ok()
     }
 
-    fn say(&self, keys: &[Key]) -> Result<(), Unreadable> {
+    fn say(&self, keys: &[Key], since: Option<Instant>) -> Result<(), Unreadable> {
         let Some(known) = self.known.as_ref().filter(|_| !keys.is_empty()) else {
             return Ok(());
         };
-        // What an earlier run kept is the last good state, whatever the store may say in the end.
-        if self.views.borrow().snapshot.is_none() {
-            return Ok(());
-        }
-        let said = match lock(known).say(keys) {
-            Err(Unreadable::Unknown) if self.is_known_away() => Ok(()),
-            said => said,
-        };
+        let said = lock(known).say(keys, since);
         if said == Err(Unreadable::Unknown) {
             self.asked.notify_one();
         }
         said
     }
 
-    /// The watch loop has been without the store for a while.
-    fn is_known_away(&self) -> bool {
-        let view = self.views.borrow();
-        let since = view.failure.as_ref().map(|failing| failing.since.instant);
-        since.is_some_and(|since| since.elapsed() >= AWAY_AFTER)
-    }
-
-    /// Whether rows go without an answer because the store denies keys of theirs.
+    /// Whether rows go without an answer because keys of theirs are denied, or not known to be absent.
     pub fn denial(&self) -> Option<Denial> {
-        let known = lock(self.known.as_ref()?);
-        Some(Denial {
-            since: known.denied_since?,
-            keys: known.denied.len(),
-            first: known.denied.iter().min()?.clone(),
-        })
+        lock(self.known.as_ref()?).denial()
     }
 
     /// Asks the store for whatever rows wait for, until stopped.
@@ -174,87 +220,165 @@ impl Readable {
     }
 
     async fn ask(&self, known: &Mutex<Known>, store: &impl Store) {
-        let mut denied_again = Instant::now() + DENIED_AGAIN;
+        let mut views = self.views.clone();
+        let mut next_look = Instant::now() + LOOK_EVERY;
         loop {
-            if Instant::now() >= denied_again {
-                lock(known).ask_again_for_denied();
-                denied_again = Instant::now() + DENIED_AGAIN;
+            let rights = Rights::of(store.rights(), &views.borrow_and_update());
+            lock(known).now_has(rights);
+            if Instant::now() >= next_look {
+                lock(known).look_again();
+                next_look = Instant::now() + LOOK_EVERY;
             }
             let keys = lock(known).next();
             if keys.is_empty() {
                 tokio::select! {
                     () = self.asked.notified() => {}
-                    () = sleep_until(denied_again) => {}
+                    () = sleep_until(next_look) => {}
+                    Ok(()) = views.changed() => {}
                 }
                 continue;
             }
-            let paths: Vec<String> = keys.iter().map(kv_path::encode).collect();
             let began = Instant::now();
-            let is_news = match timeout_at(began + SLOW, store.read_names(&paths)).await {
-                Ok(Ok(named)) => lock(known).learn(keys.into_iter().zip(named)),
-                Ok(Err(_)) | Err(_) => lock(known).failed(began),
+            let is_news = match timeout_at(began + SLOW, read_keys(store, &keys)).await {
+                // Asked with rights that have changed meanwhile: not known.
+                Ok(Ok(_)) if store.rights() != rights.changes => false,
+                Ok(Ok(named)) => lock(known).learn(keys.into_iter().zip(named), began),
+                // The watch loop tells people how the store fails.
+                Ok(Err(_)) | Err(_) => false,
             };
             if is_news {
                 self.news.send_replace(());
             } else {
+                lock(known).tell_unproven();
                 sleep(PAUSE).await;
             }
         }
     }
 }
 
+/// Asks for each key by every path that it may have.
+async fn read_keys(
+    store: &impl Store,
+    keys: &[Key],
+) -> Result<Vec<Named>, haplane_store::StoreError> {
+    let paths: Vec<Vec<String>> = keys.iter().map(kv_path::paths).collect();
+    let named = store.read_names(&paths.concat()).await?;
+    let mut named = named.into_iter();
+    let of_all = |all: Vec<Named>| {
+        let is = |one| all.contains(&one);
+        if is(Named::Denied) {
+            Named::Denied
+        } else if is(Named::Present) {
+            Named::Present
+        } else {
+            Named::Absent
+        }
+    };
+    let of_key = |paths: Vec<String>| of_all(named.by_ref().take(paths.len()).collect());
+    Ok(paths.into_iter().map(of_key).collect())
+}
+
 impl Known {
-    fn say(&mut self, keys: &[Key]) -> Result<(), Unreadable> {
+    fn say(&mut self, keys: &[Key], since: Option<Instant>) -> Result<(), Unreadable> {
         if keys.iter().any(|key| self.denied.contains(key)) {
             return Err(Unreadable::Denied);
         }
-        let unknown = keys.iter().filter(|key| !self.readable.contains(*key));
-        let unknown: Vec<Key> = unknown.cloned().collect();
-        if unknown.is_empty() {
-            return Ok(());
+        let now = Instant::now();
+        let mut said = Ok(());
+        for key in keys {
+            let proof = self.proven.get_mut(key);
+            let is_of_then = |proof: &&mut Proof| since.is_none_or(|since| proof.at >= since);
+            if let Some(proof) = proof.filter(is_of_then) {
+                proof.used = now;
+                continue;
+            }
+            said = Err(Unreadable::Unknown);
+            if self.waiting.len() < MAX_KEYS {
+                self.waiting.entry(key.clone()).or_insert(now);
+            }
         }
-        if self.waiting.len() < MAX_KEYS {
-            self.waiting.extend(unknown);
-        }
-        let is_away = |since: Instant| since.elapsed() >= AWAY_AFTER;
-        if self.failing_since.is_some_and(is_away) {
-            Ok(())
-        } else {
-            Err(Unreadable::Unknown)
-        }
+        said
     }
 
     fn next(&self) -> Vec<Key> {
-        self.waiting.iter().take(AT_ONCE).cloned().collect()
+        let again = self.again.iter();
+        let all = self.waiting.keys().chain(again);
+        all.take(AT_ONCE).cloned().collect()
     }
 
     /// Says whether anything was learnt.
-    fn learn(&mut self, named: impl Iterator<Item = (Key, Named)>) -> bool {
-        self.failing_since = None;
-        if self.readable.len() >= MAX_KEYS {
-            self.readable.clear();
+    fn learn(&mut self, named: impl Iterator<Item = (Key, Named)>, at: Instant) -> bool {
+        if self.proven.len() >= MAX_KEYS {
+            self.proven.clear();
         }
         let mut is_news = false;
         for (key, named) in named {
-            self.waiting.remove(&key);
+            let was_waiting = self.waiting.remove(&key).is_some() | self.again.remove(&key);
+            let used = self.proven.remove(&key).map_or(at, |proof| proof.used);
             is_news |= match named {
                 Named::Denied => self.denied.insert(key),
-                Named::Absent => self.denied.remove(&key) | self.readable.insert(key),
+                Named::Absent => {
+                    self.denied.remove(&key);
+                    self.proven.insert(key, Proof { at, used });
+                    was_waiting
+                }
                 // The snapshot that has it is on its way, and its value will decide; else the row
                 // asks again.
                 Named::Present => self.denied.remove(&key),
             };
         }
         self.note_denial();
+        self.tell_unproven();
         is_news
     }
 
-    /// No word on any key. Says that nothing was learnt.
-    ///
-    /// The watch loop tells people of the failure.
-    fn failed(&mut self, began: Instant) -> bool {
-        self.failing_since.get_or_insert(began);
-        false
+    /// What was proven with other rights is not any more.
+    fn now_has(&mut self, rights: Rights) {
+        let before = std::mem::replace(&mut self.rights, rights);
+        let is_denied_anew = rights.denied.is_some() && rights.denied != before.denied;
+        if rights.changes != before.changes || is_denied_anew {
+            self.proven.clear();
+        }
+    }
+
+    /// Those that are denied, and proofs that have become old.
+    fn look_again(&mut self) {
+        let now = Instant::now();
+        self.proven
+            .retain(|_, proof| now - proof.used < UNUSED_AFTER);
+        let old = self.proven.iter();
+        let old = old.filter(|(_, proof)| now - proof.at >= PROVE_AGAIN);
+        self.again = self
+            .denied
+            .iter()
+            .chain(old.map(|(key, _)| key))
+            .cloned()
+            .collect();
+    }
+
+    fn denial(&self) -> Option<Denial> {
+        if let (Some(since), Some(first)) = (self.denied_since, self.denied.iter().min()) {
+            return Some(Denial {
+                why: Unreadable::Denied,
+                since,
+                keys: self.denied.len(),
+                first: first.clone(),
+            });
+        }
+        let waiting = || {
+            let long = |since: &Instant| since.elapsed() >= TOLD_AFTER;
+            self.waiting.iter().filter(move |(_, since)| long(since))
+        };
+        let (first, _) = waiting().min()?;
+        let longest = waiting().map(|(_, since)| since.elapsed()).max()?;
+        Some(Denial {
+            why: Unreadable::Unknown,
+            since: Timestamp::now()
+                .checked_sub(longest)
+                .unwrap_or(Timestamp::MIN),
+            keys: waiting().count(),
+            first: first.clone(),
+        })
     }
 
     /// Tells when the first key is denied, and when none is any more.
@@ -276,8 +400,26 @@ impl Known {
         }
     }
 
-    fn ask_again_for_denied(&mut self) {
-        self.waiting.extend(self.denied.iter().cloned());
+    /// Tells when rows have waited for too long, and when none waits any more.
+    fn tell_unproven(&mut self) {
+        let long = |since: &Instant| since.elapsed() >= TOLD_AFTER;
+        let longest = self.waiting.iter().filter(|(_, since)| long(since)).min();
+        match longest {
+            Some((key, _)) if !self.has_told_unproven => {
+                tracing::warn!(
+                    %key,
+                    keys = self.waiting.len(),
+                    "the store has not said, asked by name, whether it has a key that a row asks \
+                     for, so the row is not answered"
+                );
+                self.has_told_unproven = true;
+            }
+            None if self.has_told_unproven => {
+                tracing::info!("the store has said of all the rows' keys whether it has them");
+                self.has_told_unproven = false;
+            }
+            _ => {}
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub const MAX_ROWS: usize = 50_000;
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// A line that nobody asked for this long is forgotten.
 pub const FORGET_AFTER: Duration = Duration::from_hours(1);
+/// How old a proof may be on which the first answer to a line rests.
+const FRESH: Duration = Duration::from_secs(5);
 /// The interval of a row that has asked only once: it may be a long one, and a row is not called silent
 /// before it is known to be.
 const ASSUMED_INTERVAL: Duration = Duration::from_secs(10);
@@ -143,6 +145,22 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// From when on the store must have said that keys are absent, for an answer that rests on it. None
+    /// needs a new word for what it is answered anyway; another answer is given on one from after the change.
+    pub fn proof_since(
+        &self,
+        line: &[u8],
+        answer: Answer,
+        served: &Served,
+        now: Instant,
+    ) -> Option<Instant> {
+        match self.by_line.get(line) {
+            None => now.checked_sub(FRESH),
+            Some(record) if record.answer == answer => None,
+            Some(record) => Some(record.asked.max(served.since)),
+        }
+    }
+
     /// Notes one ask.
     pub fn remember(&mut self, asked: &Asked<'_>, now: Instant) -> Remembered {
         if let Some(record) = self.by_line.get_mut(asked.line) {

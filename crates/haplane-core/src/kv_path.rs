@@ -54,6 +54,21 @@ pub fn encode(key: &Key) -> String {
     path
 }
 
+/// Every path at which a store may have a key: the one of [`encode`], and its own text where a person may
+/// have written it so. No store takes a text with `//`, or with a part `.` or `..`, as it is. An escape that
+/// nothing asks for, or in small digits, is read but not looked for: no command and no habit makes one.
+pub fn paths(key: &Key) -> Vec<String> {
+    let encoded = encode(key);
+    let text = key.as_str();
+    let may_be_raw =
+        !text.contains("//") && text.split('/').all(|part| !matches!(part, "." | ".."));
+    if encoded == text || !may_be_raw {
+        vec![encoded]
+    } else {
+        vec![encoded, text.to_owned()]
+    }
+}
+
 fn escape(c: char, path: &mut String) {
     for byte in c.encode_utf8(&mut [0; 4]).bytes() {
         // Writing to a String cannot fail.
@@ -130,6 +145,23 @@ mod tests {
             ("a%2Fb", "a,252Fb"),
         ] {
             assert_eq!(encode(&text.parse().unwrap()), path, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_may_be_where_a_person_wrote_it() {
+        for (text, all) in [
+            ("canary", &["canary"][..]),
+            ("web/a:1", &["web/a,3A1", "web/a:1"]),
+            ("web/app.json", &["web/app,2Ejson", "web/app.json"]),
+            ("a//b", &["a/,2Fb"]),
+            ("a/../b", &["a/,2E,2E/b"]),
+        ] {
+            let key: Key = text.parse().unwrap();
+            assert_eq!(paths(&key), all);
+            for path in all {
+                assert_eq!(decode(path).as_ref(), Ok(&key));
+            }
         }
     }
 

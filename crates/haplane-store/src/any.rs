@@ -200,6 +200,13 @@ impl Store for AnyStore {
         }
     }
 
+    fn rights(&self) -> u64 {
+        match self {
+            Self::Consul(store) => store.rights(),
+            Self::Dir(store) => store.rights(),
+        }
+    }
+
     async fn commit(&self, transaction: &Transaction) -> Result<Committed, CommitError> {
         match self {
             Self::Consul(store) => store.commit(transaction).await,

@@ -48,6 +48,12 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// Another number whenever what we may read may have changed: another token, or the files of it read
+    /// anew.
+    fn rights(&self) -> u64 {
+        0
+    }
+
     /// Writes all of a transaction or nothing of it, with its log entry. The one of `haplane init` makes
     /// the marker when it is truly absent.
     fn commit(
@@ -90,6 +96,10 @@ impl<S: Store> Store for Arc<S> {
 
     fn hides_what_it_denies(&self) -> bool {
         S::hides_what_it_denies(self)
+    }
+
+    fn rights(&self) -> u64 {
+        S::rights(self)
     }
 
     async fn commit(&self, transaction: &Transaction) -> Result<Committed, CommitError> {

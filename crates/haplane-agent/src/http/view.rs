@@ -54,7 +54,8 @@ struct Guard {
 }
 
 impl Guard {
-    /// A list that is refused, or else single keys that are denied, or that are not believed to be gone.
+    /// A list that is refused, or else single keys that are denied or not known, or that are not believed to
+    /// be gone.
     fn of(guarded: Option<Guarded>, shown: &Shown) -> Option<Self> {
         let guarded = guarded.map(|guarded| Self {
             since: guarded.since.at,
@@ -65,7 +66,7 @@ impl Guard {
             let denial = shown.readable.denial()?;
             Some(Self {
                 since: denial.since,
-                reason: Refusal::Denied.as_str(),
+                reason: denial.why.refusal().as_str(),
                 detail: denial.to_string(),
             })
         };

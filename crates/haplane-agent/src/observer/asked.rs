@@ -5,7 +5,6 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use haplane_core::Snapshot;
 use haplane_core::ask::Ask;
 use haplane_core::resolve::{Policy, absences, resolve};
 use haplane_core::verdict::{SILENT_AFTER, Said};
@@ -15,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::readable::Readable;
 use crate::rows::{RowRecord, Rows};
+use crate::served::Served;
 
 /// One row by the line that it asked by last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,12 @@ impl AskedRow {
             interval: record.interval(),
             is_ambiguous: false,
         }
+    }
+
+    /// From when on an answer needs the store's word that keys are absent: an answer that it had before
+    /// needs no new one, another one is given on a word from after the change.
+    pub fn proof_since(&self, answer: Answer, served: &Served) -> Option<Instant> {
+        (answer != self.answer).then(|| self.asked.max(served.since))
     }
 
     /// As a verdict needs it.
@@ -93,7 +99,7 @@ struct Line {
 /// would rest on keys that may only be hidden.
 pub fn asked_rows(
     rows: &Mutex<Rows>,
-    snapshot: &Snapshot,
+    served: &Served,
     policy: Policy,
     readable: &Readable,
     now: Instant,
@@ -111,9 +117,10 @@ pub fn asked_rows(
     let at = Timestamp::now();
     let mut by_row = HashMap::with_capacity(lines.len());
     for line in lines {
-        let decision = resolve(&line.ask, snapshot, at, policy);
-        let absent = absences(&line.ask, snapshot, &decision);
-        let due = if readable.believes(&absent) {
+        let decision = resolve(&line.ask, &served.snapshot, at, policy);
+        let absent = absences(&line.ask, &served.snapshot, &decision);
+        let since = line.asked.proof_since(decision.answer, served);
+        let due = if readable.believes(&absent, since) {
             decision.answer
         } else {
             line.asked.answer
@@ -134,14 +141,13 @@ pub fn asked_rows(
 
 #[cfg(test)]
 mod tests {
-    use haplane_core::snapshot::Pair;
+    use haplane_core::snapshot::{Pair, Snapshot};
     use haplane_store::View;
     use std::net::Ipv4Addr;
     use tokio::sync::watch;
 
     use super::*;
     use crate::rows::Asked;
-    use crate::served::Served;
 
     #[test]
     fn a_row_is_not_due_what_may_rest_on_a_hidden_key() {
@@ -172,11 +178,11 @@ mod tests {
         rows.lock().unwrap().remember(&asked, now);
 
         // The group is cleared; nothing is known of the row's own key.
-        let cleared = Arc::new(Snapshot::new(2, []));
-        let (_, views) = watch::channel(View {
-            snapshot: Some(Arc::clone(&cleared)),
-            ..View::default()
-        });
+        let cleared = Served {
+            snapshot: Arc::new(Snapshot::new(2, [])),
+            since: now,
+        };
+        let (_, views) = watch::channel(View::default());
         let due = |hides| {
             let readable = Readable::new(hides, views.clone());
             asked_rows(&rows, &cleared, policy, &readable, now)["web/b"].due

@@ -173,13 +173,7 @@ impl HaproxyWatch {
         let of_this_process = before.filter(|_| generation == Generation::Same);
 
         let served = self.served.borrow().clone();
-        let asked = asked_rows(
-            &self.rows,
-            &served.snapshot,
-            self.policy,
-            &self.readable,
-            look.ended,
-        );
+        let asked = asked_rows(&self.rows, &served, self.policy, &self.readable, look.ended);
         let look = self.push(look, &asked, generation).await;
         let known = of_this_process.and_then(|before| before.numbers.clone());
         let numbers = self.numbers(&look, known, timing).await;

@@ -1,7 +1,7 @@
 //! One connection from its line to its answer.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haplane_core::ask::{self, Ask};
@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::Shared;
 use super::line::{self, Line};
 use crate::readable::Unreadable;
-use crate::rows::Asked;
+use crate::rows::{Asked, Rows};
 
 /// From the first byte to the last: HAProxy waits for two seconds (facts 1).
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -65,8 +65,7 @@ async fn converse(
         Line::Nothing => return Err(Refused::Nothing),
     };
     let ask = Ask::parse(&line).map_err(Refused::Line)?;
-    believe_absences(&ask, shared).await?;
-    let decision = decide(&line, &ask, peer, shared);
+    let decision = decide(&line, &ask, peer, shared).await?;
     let text = decision.answer.line();
     stream
         .write_all(text.as_bytes())
@@ -76,31 +75,39 @@ async fn converse(
     stream.shutdown().await.or(Ok(()))
 }
 
-/// Whoever asks for the first time may have to wait until the store has said that the keys are not
-/// merely hidden.
-async fn believe_absences(ask: &Ask, shared: &Shared) -> Result<(), Refused> {
-    let served = shared.served.borrow().clone();
-    let decision = resolve(ask, &served.snapshot, Timestamp::now(), shared.policy);
-    let absent = absences(ask, &served.snapshot, &decision);
-    let believed = shared.readable.may_be_absent(&absent).await;
-    believed.map_err(Refused::Unreadable)
+/// Whoever is answered something new may have to wait until the store has said that keys are not merely
+/// hidden; what the snapshot says after that counts.
+async fn decide(
+    line: &[u8],
+    ask: &Ask,
+    peer: SocketAddr,
+    shared: &Shared,
+) -> Result<Decision, Refused> {
+    loop {
+        let now = Timestamp::now();
+        let served = shared.served.borrow().clone();
+        let decision = resolve(ask, &served.snapshot, now, shared.policy);
+        let absent = absences(ask, &served.snapshot, &decision);
+        let since = rows(shared).proof_since(line, decision.answer, &served, Instant::now());
+        let believed = shared.readable.may_be_absent(&absent, since).await;
+        believed.map_err(Refused::Unreadable)?;
+        if !Arc::ptr_eq(&served.snapshot, &shared.served.borrow().snapshot) {
+            continue;
+        }
+        let asked = Asked {
+            line,
+            ask,
+            by: peer.ip(),
+            at: now,
+            decision: &decision,
+            served: &served,
+        };
+        let remembered = rows(shared).remember(&asked, Instant::now());
+        shared.metrics.answered(&decision, &remembered);
+        return Ok(decision);
+    }
 }
 
-fn decide(line: &[u8], ask: &Ask, peer: SocketAddr, shared: &Shared) -> Decision {
-    let now = Timestamp::now();
-    let served = shared.served.borrow().clone();
-    let decision = resolve(ask, &served.snapshot, now, shared.policy);
-    let asked = Asked {
-        line,
-        ask,
-        by: peer.ip(),
-        at: now,
-        decision: &decision,
-        served: &served,
-    };
-    let mut rows = shared.rows.lock().unwrap_or_else(PoisonError::into_inner);
-    let remembered = rows.remember(&asked, Instant::now());
-    drop(rows);
-    shared.metrics.answered(&decision, &remembered);
-    decision
+fn rows(shared: &Shared) -> MutexGuard<'_, Rows> {
+    shared.rows.lock().unwrap_or_else(PoisonError::into_inner)
 }

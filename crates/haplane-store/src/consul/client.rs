@@ -173,6 +173,11 @@ impl Client {
         self.shared.reloads.send_modify(|count| *count += 1);
     }
 
+    /// Another number for each reload and each token.
+    pub(crate) fn rights(&self) -> u64 {
+        *self.shared.reloads.borrow() + self.shared.token.changes()
+    }
+
     pub(crate) fn reread_token(&self) -> Result<Reread, StoreError> {
         self.shared.token.reread()
     }

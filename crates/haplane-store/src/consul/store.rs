@@ -130,6 +130,10 @@ impl Store for ConsulStore {
         true
     }
 
+    fn rights(&self) -> u64 {
+        self.client.rights()
+    }
+
     async fn commit(&self, transaction: &Transaction) -> Result<Committed, CommitError> {
         let log = self.log_op(transaction)?;
         if !transaction.is_init() {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderValue;
@@ -58,6 +59,7 @@ pub enum TokenSettings {
 pub(crate) struct Token {
     settings: TokenSettings,
     current: Mutex<Option<Secret>>,
+    changes: AtomicU64,
 }
 
 /// Whether reading the token again brought another one.
@@ -76,6 +78,7 @@ impl Token {
         Self {
             settings,
             current: Mutex::new(current),
+            changes: AtomicU64::new(0),
         }
     }
 
@@ -91,6 +94,7 @@ impl Token {
             Ok(secret) if current.as_ref() == Some(&secret) => Ok(Reread::Same),
             Ok(secret) => {
                 *current = Some(secret);
+                self.changes.fetch_add(1, SeqCst);
                 Ok(Reread::Changed)
             }
             Err(error) if current.is_some() => {
@@ -99,6 +103,11 @@ impl Token {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// How often it became another one.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(SeqCst)
     }
 
     /// The value of `X-Consul-Token`.
@@ -190,5 +199,6 @@ mod tests {
         std::fs::write(&path, "two").unwrap();
         assert_eq!(token.reread().unwrap(), Reread::Changed);
         assert_eq!(token.header().unwrap().unwrap().as_bytes(), b"two");
+        assert_eq!(token.changes(), 2);
     }
 }

@@ -8,7 +8,7 @@ use haplane_testkit::consul::{Consul, Options, Token};
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::haproxy::{Config, Haproxy, Version};
 use haplane_testkit::origin::Origin;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::agent_process::{Agent, Launch, PATIENCE};
 use crate::command::Haplane;
@@ -212,6 +212,70 @@ async fn a_right_to_all_but_one_key_at_start_does_not_bring_its_rows_back() {
         trusts_again(&agent).await;
     })
     .await;
+}
+
+/// What was proven with other rights, or a while ago, lets no row in: neither where a key's time has ended
+/// nor where one was cleared.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_comes_in_only_on_a_proof_from_after_the_change() {
+    let consul = Consul::start(Options::new().acl()).await;
+    desire(&consul).await;
+    let (launch, _) = with_token(&consul, READ_STATE).await;
+    let agent = launch.ready().await;
+    let (haproxy, _origin) = haproxy_beside(&agent).await;
+    shows(&haproxy, &as_desired(), PATIENCE).await;
+    // The absence of `canary` is proven: `web/b` is in rotation on it.
+    consul.delete("haplane/state/canary").await;
+    shows(&haproxy, &rows((READY, 1), (MAINT, 1)), PATIENCE).await;
+
+    let end = Timestamp::now() + SignedDuration::from_secs(6);
+    let drained = format!("drain until={end}");
+    consul.put("haplane/state/web/b", drained.as_str()).await;
+    shows(&haproxy, &as_desired(), PATIENCE).await;
+    let all_but_one = format!(r#"{READ_STATE} key "haplane/state/canary" {{ policy = "deny" }}"#);
+    unmoved("an end and a hidden key", &haproxy, &as_desired(), async {
+        consul.set_policy("reader", &all_but_one).await;
+        // The query that waits was still permitted.
+        consul.put("haplane/state/tick", "50%").await;
+        agent.answers("tick", "ready 50%").await;
+        consul.put("haplane/state/canary", "maint").await;
+        eventually("the end", PATIENCE, async || {
+            if Timestamp::now() > end {
+                Ok(())
+            } else {
+                Err(end)
+            }
+        })
+        .await;
+        agent.answers("web/b canary", "").await;
+        refuses(&agent, "denied", async || ()).await;
+        // The same where a key is cleared.
+        consul.put("haplane/state/web/b", "drain").await;
+        agent.answers("web/b canary", "drain").await;
+        consul.delete("haplane/state/web/b").await;
+        agent.answers("web/b canary", "").await;
+    })
+    .await;
+    consul.set_policy("reader", READ_STATE).await;
+    wake(&consul).await;
+    shows(&haproxy, &rows((MAINT, 1), (MAINT, 1)), PATIENCE).await;
+}
+
+/// Somebody wrote it without the escapes that haplane would use.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_at_its_raw_path_is_asked_for_too() {
+    let consul = Consul::start(Options::new().acl()).await;
+    desire(&consul).await;
+    consul.put("haplane/state/web/a:1", "drain").await;
+    let without = format!(r#"{READ_STATE} key "haplane/state/web/a:1" {{ policy = "deny" }}"#);
+    let (launch, _) = with_token(&consul, &without).await;
+    let agent = launch.ready().await;
+    agent.answers("web/b:1", "ready 100%").await;
+    agent.answers("web/a:1", "").await;
+    refuses(&agent, "denied", async || ()).await;
+    consul.set_policy("reader", READ_STATE).await;
+    wake(&consul).await;
+    agent.answers("web/a:1", "drain").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
