@@ -17,6 +17,36 @@ pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Vec
     near.into_iter().take(SHOWN).map(|(_, name)| name).collect()
 }
 
+/// The same for names that are made of parts: where none is near, those that begin as `typed` does for at least
+/// two thirds of it. `web/web-01` is the beginning of `web/web-01-us-east1-b`.
+pub fn nearest_or_alike<'a>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'a str> + Clone,
+) -> Vec<&'a str> {
+    let near = nearest(typed, known.clone());
+    if !near.is_empty() {
+        return near;
+    }
+    let least = (typed.chars().count() * 2).div_ceil(3).max(3);
+    let mut alike: Vec<(usize, &str)> = known
+        .into_iter()
+        .map(|name| (common_beginning(typed, name), name))
+        .filter(|&(common, _)| common >= least)
+        .collect();
+    alike.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    alike.dedup();
+    alike
+        .into_iter()
+        .take(SHOWN)
+        .map(|(_, name)| name)
+        .collect()
+}
+
+fn common_beginning(a: &str, b: &str) -> usize {
+    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b);
+    same.count()
+}
+
 /// How many slips lie between two words: characters to insert, remove or change, or two neighbours that changed
 /// places (optimal string alignment).
 fn distance(from: &str, to: &str) -> usize {
@@ -49,6 +79,15 @@ fn distance(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_beginning_leads_to_whole_names() {
+        let rows = ["web/web-01-us-east1-b", "web/web-02-us-east1-c", "api/a"];
+        assert_eq!(nearest_or_alike("web/web-01", rows), [rows[0], rows[1]]);
+        assert_eq!(nearest_or_alike("web/web-1", rows), [rows[0], rows[1]]);
+        assert_eq!(nearest_or_alike("api/b", rows), ["api/a"]);
+        assert!(nearest_or_alike("we", rows).is_empty());
+    }
 
     #[test]
     fn near_names_come_first() {

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
+use crate::desired::Desired;
 use crate::glob::Glob;
 use crate::key::{Key, KeyError};
-use crate::nearest::nearest;
+use crate::nearest::nearest_or_alike;
 
 /// One TARGET of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ pub enum Among {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// A glob or a zone that fits nothing.
-    #[error("{target} fits no known {among}{}", hint(.near))]
+    #[error("{target} fits no known {among}{}", glob_hint(.target, .near))]
     FitsNothing {
         /// What was typed.
         target: String,
@@ -80,6 +81,15 @@ pub enum TargetError {
     /// A glob or a zone, while nobody can say which rows there are.
     #[error("{0} cannot be resolved: no agent answers, so no row is known")]
     NobodyToAsk(String),
+    /// The name of a backend, where one of its rows or all of them are meant.
+    #[error("{0} is a backend, not a key; its rows are '{0}/*'")]
+    Backend(String),
+    /// A word that is a value, or the command itself.
+    #[error(
+        "{0} is a value, not a key, and no row asks for it: leave it out, or write it last, behind \
+         `haplane set KEY`"
+    )]
+    ValueWord(String),
     /// Keys that no row asks for and that the store does not have.
     #[error("no row asks for {}, and the store does not have it{}", .keys.join(", "), hint(.near))]
     Unknown {
@@ -88,6 +98,14 @@ pub enum TargetError {
         /// Names that are near.
         near: Vec<String>,
     },
+}
+
+/// A star that was meant to reach across the slash is the usual slip.
+fn glob_hint(target: &str, near: &[String]) -> String {
+    if Glob::is_glob(target) && !target.contains('/') && !target.contains("**") {
+        return format!("; * stays within backend or server: '{target}/*'");
+    }
+    hint(near)
 }
 
 fn hint(near: &[String]) -> String {
@@ -159,8 +177,13 @@ impl Known {
             .filter(|key| !asked.contains(key) && !self.stored.contains(*key))
             .map(Key::to_string)
             .collect();
+        let is_backend = |name: &str| self.rows.keys().any(|row| backend_of(row) == Some(name));
         match unknown.first() {
             None => Ok(()),
+            Some(first) if is_backend(first) => Err(TargetError::Backend(first.clone())),
+            Some(first) if first.parse::<Desired>().is_ok() => {
+                Err(TargetError::ValueWord(first.clone()))
+            }
             Some(first) => {
                 let near = self.near(first);
                 Err(TargetError::Unknown {
@@ -184,7 +207,7 @@ impl Known {
     fn near(&self, typed: &str) -> Vec<String> {
         let asked = self.rows.values().flatten();
         let names: BTreeSet<&str> = asked.chain(&self.stored).map(Key::as_str).collect();
-        nearest(typed, names)
+        nearest_or_alike(typed, names)
             .into_iter()
             .map(str::to_owned)
             .collect()
@@ -312,6 +335,14 @@ mod tests {
             "no row asks for canry, and the store does not have it; did you mean canary?"
         );
         assert!(near("web/gke-us-east1-d-web").contains("web/gke-us-east1-"));
+        assert!(near("canary_web/gke").contains("did you mean canary_web/gke-cny-web?"));
+        assert!(near("web").contains("web is a backend, not a key; its rows are 'web/*'"));
+        assert!(near("drain").contains("drain is a value, not a key"));
+        let star = expand(&["*"]).unwrap_err().to_string();
+        assert!(
+            star.ends_with("* stays within backend or server: '*/*'"),
+            "{star}"
+        );
         assert!(
             known()
                 .refuse_unknown(&[key("zone/old"), key("canary")])

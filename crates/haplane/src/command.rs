@@ -24,8 +24,10 @@ pub mod ui;
 pub mod wait;
 pub mod why;
 
+use std::path::Path;
+
 use haplane_core::Key;
-use haplane_core::target::Target;
+use haplane_core::target::{Known, Target, TargetError};
 
 use crate::failure::Failure;
 
@@ -45,6 +47,24 @@ pub fn targets(names: &[String], zones: &[String]) -> Result<Vec<Target>, Failur
     } else {
         Err(Failure::usage(wrong.join("\n")))
     }
+}
+
+/// Refuses keys that nobody knows. Names that are files here come of a glob that the shell took for itself.
+pub fn refuse_unknown(known: &Known, keys: &[Key]) -> Result<(), Failure> {
+    known.refuse_unknown(keys).map_err(|error| {
+        let is_file = |name: &String| Path::new(name).exists();
+        let expanded = match &error {
+            TargetError::Unknown { keys, .. } => keys.iter().find(|name| is_file(name)).cloned(),
+            _ => None,
+        };
+        let mut failure = Failure::from(error);
+        if let Some(name) = expanded {
+            let hint =
+                format!("; {name} is a file here: did the shell expand a glob? Quote it: 'web/*'");
+            failure.message.push_str(&hint);
+        }
+        failure
+    })
 }
 
 /// Keys in a message: a few by name.

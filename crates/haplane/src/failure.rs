@@ -93,10 +93,7 @@ impl From<TargetError> for Failure {
     fn from(error: TargetError) -> Self {
         match error {
             TargetError::NobodyToAsk(_) => Self::new(Exit::Unreachable, error.to_string()),
-            TargetError::FitsNothing { .. } => Self::refused(error.to_string()),
-            TargetError::Unknown { .. } => {
-                Self::refused(format!("{error} (--force writes it all the same)"))
-            }
+            _ => Self::refused(error.to_string()),
         }
     }
 }

@@ -18,6 +18,7 @@ use haplane_core::{Key, Snapshot, duration};
 use jiff::Timestamp;
 
 use crate::cli::WriteOptions;
+use crate::command::refuse_unknown;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::fleet::Fleet;
@@ -119,7 +120,10 @@ impl<'s> Writer<'s> {
             tell_zones(session, target, &keys);
         }
         if !options.force {
-            knowledge.known.refuse_unknown(&keys)?;
+            refuse_unknown(&knowledge.known, &keys).map_err(|failure| {
+                let message = format!("{} (--force takes it all the same)", failure.message);
+                Failure { message, ..failure }
+            })?;
         }
         let out_of_reach: Vec<&str> = keys
             .iter()

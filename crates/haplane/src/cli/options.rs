@@ -138,7 +138,7 @@ pub struct WriteOptions {
     #[arg(long)]
     pub force: bool,
     /// Refuse to leave a backend with less of its weight in rotation
-    #[arg(long, value_name = "N%")]
+    #[arg(long, value_name = "N%", value_parser = share)]
     pub min_ready: Option<Percent>,
     /// Write all the same when --min-ready would refuse
     #[arg(long)]
@@ -149,6 +149,14 @@ pub struct WriteOptions {
     /// Whom to ask.
     #[command(flatten)]
     pub fleet: FleetOptions,
+}
+
+/// A share of a backend, as `--min-ready` takes it.
+fn share(text: &str) -> Result<Percent, String> {
+    let share: Option<Percent> = text.parse().ok();
+    share
+        .filter(|share| *share <= Percent::FULL)
+        .ok_or_else(|| "a share is 0% to 100%, a whole number with its %".to_owned())
 }
 
 /// Waiting for the proof after a write.
@@ -378,7 +386,7 @@ impl LogOptions {
 #[derive(Debug, Args)]
 pub struct ForgetOptions {
     /// The node, by the name that `haplane status` shows
-    #[arg(value_name = "NODE", env = "HAPLANE_NODE", hide_env_values = true)]
+    #[arg(value_name = "NODE")]
     pub node: String,
     /// Show what would be taken out, change nothing
     #[arg(long)]

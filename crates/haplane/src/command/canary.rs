@@ -7,9 +7,10 @@ use serde_json::json;
 
 use crate::cli::CanaryOptions;
 use crate::command::show::{ShownKey, shown_keys};
-use crate::command::{drain, ready};
+use crate::command::{drain, ready, refuse_unknown};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::knowledge::Knowledge;
 use crate::report::{GOOD, NOTABLE, Report};
 use crate::session::Session;
 use crate::times;
@@ -38,6 +39,23 @@ pub async fn run(session: &Session, options: &CanaryOptions) -> Result<Report, F
 async fn tell(session: &Session, options: &CanaryOptions, group: &Key) -> Result<Report, Failure> {
     let now = Timestamp::now();
     let snapshot = session.read().await?;
+    let invalid = snapshot
+        .get_invalid(group)
+        .map(|one| one.text.trim().to_owned());
+    if let Some(text) = &invalid {
+        session.output.warn(&format!(
+            "{group} holds {text:?}, which is no value and counts as absent: write ready, drain, maint or a \
+             weight such as 50%"
+        ));
+    }
+    let is_stored = snapshot.get(group).is_some() || invalid.is_some();
+    if !is_stored && !options.write.force {
+        // A slip of the finger must not mean "go".
+        let fleet = session.fleet(&options.write.fleet).await?;
+        let fleet = fleet.following(&snapshot);
+        let knowledge = Knowledge::gather(&fleet, &options.write.fleet, &snapshot).await?;
+        refuse_unknown(&knowledge.known, std::slice::from_ref(group))?;
+    }
     let value = snapshot.get(group).map(|stored| stored.value);
     let value = value.filter(|value| value.holds_at(now));
     let is_active = value.is_none_or(|value| value.desired.in_rotation());
@@ -47,6 +65,7 @@ async fn tell(session: &Session, options: &CanaryOptions, group: &Key) -> Result
         "group": group,
         "active": is_active,
         "value": value.map(|value| value.desired.to_string()),
+        "invalid": invalid,
         "until": value.and_then(|value| value.until),
         "by": shown.and_then(|one| one.by.clone()),
         "reason": shown.and_then(|one| one.reason.clone()),

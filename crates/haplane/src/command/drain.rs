@@ -152,11 +152,13 @@ async fn second_step(
     let names = crate::command::names(waited_for.iter());
     // Asked before the grace, not after it.
     writer.confirm(&format!("take {names} to maint"))?;
+    let back: Vec<&str> = waited_for.iter().map(Key::as_str).collect();
     writer.stands(
         first,
         &format!(
             "{names} stays at drain; run the same command again for the step to maint, \
-             or `haplane ready` to bring it back"
+             or `haplane ready {}` to bring it back",
+            back.join(" ")
         ),
     );
     let gone = Timestamp::now().duration_since(began);

@@ -99,12 +99,16 @@ fn to_go_on(mut failure: Failure, rest: &str) -> Failure {
 }
 
 fn understand(text: &str) -> Result<Vec<Percent>, Failure> {
-    let weights: Result<Vec<Percent>, _> = text.split(',').map(|one| one.trim().parse()).collect();
-    weights.map_err(|_| {
-        Failure::usage(format!(
-            "the last word is the weights, such as 10%,25%,50%,100%: {text:?} is not"
-        ))
-    })
+    let weight = |one: &str| {
+        let one = one.trim();
+        one.parse().map_err(|_| {
+            Failure::usage(format!(
+                "the last word is the weights, such as 10%,25%,50%,100%: {one:?} is none, write N% with a \
+                 whole number from 0 to 256"
+            ))
+        })
+    };
+    text.split(',').map(weight).collect()
 }
 
 /// Until the next step. Where anybody can prove it, the step has to be proven, and to hold to the end.

@@ -1,7 +1,7 @@
 //! `haplane set`: one value for all keys of a command, in one transaction.
 
 use haplane_core::target::{Among, Target};
-use haplane_core::{Value, duration};
+use haplane_core::{Value, ValueError, duration};
 use jiff::{SignedDuration, Timestamp, TimestampRound, Unit};
 
 use crate::cli::{LastingOption, SetOptions};
@@ -26,7 +26,7 @@ fn understand(options: &SetOptions, now: Timestamp) -> Result<(Vec<Target>, Valu
     };
     let value: Value = word
         .parse()
-        .map_err(|error| Failure::usage(format!("the last word is the value: {error}")))?;
+        .map_err(|error| not_a_value(word, names, &error))?;
     let targets = targets(names, &options.zones)?;
     if targets.is_empty() {
         return Err(Failure::usage(format!(
@@ -40,6 +40,24 @@ fn understand(options: &SetOptions, now: Timestamp) -> Result<(Vec<Target>, Valu
     }
     let until = value.until.or(options.lasting.end(now)?);
     Ok((targets, Value { until, ..value }))
+}
+
+/// What is wrong with the last word, and what was most likely meant.
+fn not_a_value(word: &str, names: &[String], error: &ValueError) -> Failure {
+    let number: Option<f64> = word.parse().ok();
+    // 0.5 is a half, and 50 has lost its sign.
+    let percent = number.map(|one| if one < 1.0 { one * 100.0 } else { one });
+    let percent = percent.filter(|percent| (0.0..=256.0).contains(percent));
+    let meant = match (percent, names.split_first()) {
+        (Some(percent), _) => format!("; did you mean {percent:.0}%?"),
+        (None, Some((first, rest))) if first.parse::<Value>().is_ok() => {
+            let keys: Vec<&str> = rest.iter().map(String::as_str).chain([word]).collect();
+            let keys = keys.join(" ");
+            format!("; the keys come first, then the value: haplane set {keys} {first}")
+        }
+        _ => String::new(),
+    };
+    Failure::usage(format!("the last word is the value: {error}{meant}"))
 }
 
 impl LastingOption {

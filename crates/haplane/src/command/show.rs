@@ -19,6 +19,8 @@ use crate::session::{Session, stored_names};
 use crate::state::Origins;
 use crate::times;
 
+const COLUMNS: [&str; 6] = ["KEY", "VALUE", "ENDS", "SINCE", "BY", "REASON"];
+
 /// One key as `show` and `status` tell it.
 #[derive(Clone, Debug, Serialize)]
 pub struct ShownKey {
@@ -163,7 +165,7 @@ pub async fn shown_keys(
 
 /// The keys as a table.
 pub fn table(keys: &[ShownKey], now: Timestamp) -> Table {
-    let mut table = Table::new(&["KEY", "VALUE", "ENDS", "SINCE", "BY", "REASON"]);
+    let mut table = Table::new(&COLUMNS);
     for key in keys {
         let since = key
             .since
@@ -193,28 +195,31 @@ pub async fn run(session: &Session, selection: &Selection) -> Result<Report, Fai
     let snapshot = session.read().await?;
     let forgotten_after = session.settings.forgotten_after;
     let targets = targets(&selection.targets, &selection.zones)?;
+    let mut absent: Vec<String> = Vec::new();
     let mut keys = if targets.is_empty() {
         shown_keys(session, &snapshot, |_| true, now).await?
     } else {
         let wanted = stored_names(&snapshot).expand(&targets, Among::RowsAndKeys)?;
         let wanted: Vec<&str> = wanted.iter().map(Key::as_str).collect();
         let shown = shown_keys(session, &snapshot, |name| wanted.contains(&name), now).await?;
-        for absent in wanted
-            .iter()
-            .filter(|name| shown.iter().all(|one| one.key != **name))
-        {
-            session
-                .output
-                .note(&format!("{absent} is not in the store"));
-        }
+        let is_absent = |name: &&str| shown.iter().all(|one| one.key != *name);
+        let names = wanted.into_iter().filter(is_absent);
+        absent.extend(names.map(str::to_owned));
         shown
     };
     for key in &mut keys {
         key.notice_if_forgotten(forgotten_after, now);
     }
-    let report = Report::new(json!({"index": snapshot.index, "keys": keys}));
+    let report = Report::new(json!({"index": snapshot.index, "keys": keys, "absent": absent}));
     if keys.is_empty() && targets.is_empty() {
         return Ok(report.line("no keys: every row is ready"));
     }
-    Ok(report.table(table(&keys, now)))
+    let mut table = table(&keys, now);
+    for name in absent {
+        // That a key is not there is an answer.
+        let mut row = vec![Cell::from(name), Cell::styled("absent", FAINT)];
+        row.resize_with(COLUMNS.len(), || Cell::from(""));
+        table.push(row);
+    }
+    Ok(report.table(table))
 }

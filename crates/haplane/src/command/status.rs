@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::cli::StatusOptions;
 use crate::command::show::shown_keys;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::knowledge::Knowledge;
 use crate::report::Report;
@@ -22,7 +23,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// Shows it once, or again and again.
 pub async fn run(session: &Session, options: &StatusOptions) -> Result<Report, Failure> {
     loop {
-        let report = look(session, options).await;
+        let report = look(session, options).await.and_then(somebody_answers);
         if !options.watch {
             return report;
         }
@@ -36,7 +37,8 @@ pub async fn run(session: &Session, options: &StatusOptions) -> Result<Report, F
     }
 }
 
-async fn look(session: &Session, options: &StatusOptions) -> Result<Report, Failure> {
+/// What there is to be seen; it ends with status 5 when nobody answers.
+pub async fn look(session: &Session, options: &StatusOptions) -> Result<Report, Failure> {
     let now = Timestamp::now();
     let snapshot = match session.read().await {
         Ok(snapshot) => snapshot,
@@ -49,7 +51,20 @@ async fn look(session: &Session, options: &StatusOptions) -> Result<Report, Fail
         key.notice_if_forgotten(session.settings.forgotten_after, now);
     }
     let summary = Summary::of(&snapshot, &knowledge, keys, now);
-    Ok(told(session, options, &summary, now))
+    let report = told(session, options, &summary, now);
+    if knowledge.census.nodes.is_empty() {
+        return Ok(report.exit(Exit::Unreachable));
+    }
+    Ok(report)
+}
+
+fn somebody_answers(report: Report) -> Result<Report, Failure> {
+    if report.exit == Exit::Done {
+        return Ok(report);
+    }
+    let message = "no agent answers, so nothing is known of any load balancer: where the store does not lead to \
+                   the agents, --agents or HAPLANE_AGENTS does";
+    Err(Failure::new(report.exit, message).telling(report))
 }
 
 /// The failure to read the store, with what the agents tell all the same.

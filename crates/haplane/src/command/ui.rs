@@ -167,7 +167,7 @@ async fn look(session: &Session, fleet: &FleetOptions, wanted: &Wanted) -> Resul
                 all: true,
                 fleet,
             };
-            status::run(session, &options).await?
+            status::look(session, &options).await?
         }
         Wanted::Why(row) => {
             let row = row.clone();

@@ -6,7 +6,7 @@ use haplane_core::target::Among;
 use serde_json::json;
 
 use crate::cli::WaitOptions;
-use crate::command::targets;
+use crate::command::{refuse_unknown, targets};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::knowledge::Knowledge;
@@ -26,7 +26,7 @@ pub async fn run(session: &Session, options: &WaitOptions) -> Result<Report, Fai
     } else {
         let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
         let keys = knowledge.known.expand(&targets, Among::Rows)?;
-        knowledge.known.refuse_unknown(&keys)?;
+        refuse_unknown(&knowledge.known, &keys)?;
         Scope::Keys(keys.into_iter().collect())
     };
     let goal = Goal {

@@ -184,7 +184,7 @@ fn unknown(row: &Key, knowledge: &Knowledge) -> Failure {
         ));
     }
     let names = rows.keys().map(Key::as_str);
-    let near = haplane_core::nearest::nearest(row.as_str(), names);
+    let near = haplane_core::nearest::nearest_or_alike(row.as_str(), names);
     let advice = if near.is_empty() {
         String::new()
     } else {

@@ -83,6 +83,10 @@ async fn a_backup_is_no_capacity() {
         ],
     )])
     .await;
+    // Until its numbers were read, HAProxy does not tell that it is a backup.
+    stage
+        .foresees(&["drain", "web/spare"], share("web", 100, 100))
+        .await;
     stage
         .foresees(&["drain", "web/web-*"], share("web", 100, 0))
         .await;

@@ -144,7 +144,9 @@ async fn an_interrupted_command_says_what_it_leaves() {
     let (stdout, _) = end_by(Signal::INT, drain);
     said.read_to_string(&mut line).unwrap();
     assert!(
-        line.contains("canary stays at drain") && line.contains("run the same command again"),
+        line.contains("canary stays at drain")
+            && line.contains("`haplane ready canary`")
+            && line.contains("run the same command again"),
         "{line}"
     );
     let document: Value = serde_json::from_str(&stdout).unwrap();

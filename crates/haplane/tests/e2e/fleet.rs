@@ -57,7 +57,7 @@ impl Fleet {
     /// Waits until so many nodes are known, each with so many rows.
     pub(crate) async fn asks(&self, nodes: usize, rows: usize) {
         eventually("all rows to ask", PATIENCE, async || {
-            let status = self.haplane.run(&["status", "--json"]).exits(0).json();
+            let status = self.haplane.run(&["status", "--json"]).json();
             let totals: Vec<u64> = status["nodes"]
                 .as_array()
                 .unwrap()

@@ -78,7 +78,7 @@ impl Balancer {
     /// Waits until all rows have asked and are seen to do as they were told.
     async fn converges(&self) {
         eventually("both rows converged", PATIENCE, async || {
-            let status = self.haplane.run(&["status", "--json"]).exits(0).json();
+            let status = self.haplane.run(&["status", "--json"]).json();
             let rows = status["nodes"][0]["rows"].clone();
             if rows["converged"] == 2 {
                 Ok(())

@@ -153,6 +153,9 @@ fn what_cannot_be_written_is_refused_before_anything_is_read() {
         (&["set", "canary", "down"][..], "ready, drain, maint"),
         (&["set", "canary", "300%"], "from 0 to 256"),
         (&["set", "canary", "050%"], "from 0 to 256"),
+        (&["set", "canary", "50"], "did you mean 50%?"),
+        (&["set", "canary", "0.5"], "did you mean 50%?"),
+        (&["set", "drain", "canary"], "haplane set canary drain"),
         (&["set", "a b", "drain"], "cannot hold ' '"),
         (&["set", ".haplane", "drain"], "cannot start with '.'"),
         (&["set", "drain"], "name what to set"),
@@ -161,6 +164,19 @@ fn what_cannot_be_written_is_refused_before_anything_is_read() {
         (&["clear"], "name what to clear"),
         (&["drain", "canary", "--grace", "soon"], "--grace"),
         (&["ramp", "canary", "slowly"], "weights"),
+        (
+            &["ramp", "canary", "10%,150%,300%"],
+            "\"300%\" is none, write N% with a whole number from 0 to 256",
+        ),
+        (
+            &["drain", "canary", "--min-ready", "0.5"],
+            "a share is 0% to 100%",
+        ),
+        (
+            &["drain", "canary", "--min-ready", "150%"],
+            "a share is 0% to 100%",
+        ),
+        (&["forget"], "NODE"),
         (&["drain", "canary", "--grace", "-1s"], "is not a duration"),
         (&["log", "--since", "-1s"], "is not a duration"),
         (&["log", "--limit", "0"], "a whole number from 1"),
@@ -211,6 +227,81 @@ fn a_folder_without_marker_is_not_believed() {
     folder.haplane.run(&["show"]).exits(3);
     folder.haplane.run(&["init"]).exits(0);
     folder.haplane.run(&["show"]).exits(0);
+}
+
+#[test]
+fn that_a_key_is_absent_is_an_answer_and_that_nobody_answers_is_none() {
+    let folder = Folder::initialised();
+    let show = folder.haplane.run(&["show", "nosuch"]).exits(0);
+    assert!(show.stdout.contains("nosuch  absent"), "{}", show.stdout);
+    let show = folder.haplane.run(&["show", "nosuch", "--json"]).exits(0);
+    assert_eq!(show.json()["absent"], json!(["nosuch"]));
+    folder.haplane.run(&["show", "x*"]).exits(3);
+
+    let status = folder.haplane.run(&["status"]).exits(5);
+    assert!(status.stderr.contains("no agent answers"), "{status:#?}");
+    assert!(status.stdout.contains("no row is known"), "{status:#?}");
+    let node = folder.haplane.with("HAPLANE_NODE", "vm");
+    node.run(&["forget"]).exits(2);
+
+    fs::write(folder.state.join("canary"), "draining\n").unwrap();
+    let canary = folder
+        .haplane
+        .run(&["canary", "--status", "--json"])
+        .exits(0);
+    assert!(
+        canary.stderr.contains("\"draining\", which is no value"),
+        "{canary:#?}"
+    );
+    assert_eq!(canary.json()["invalid"], "draining");
+}
+
+#[test]
+fn names_that_nobody_knows_are_told_in_the_words_of_the_command() {
+    let folder = Folder::initialised();
+    let config = folder.state.with_file_name("haproxy.cfg");
+    let text = "backend web\n  server web-01-us-east1-b 127.0.0.1:1 agent-check agent-port 9777 agent-send \
+                \"web/web-01-us-east1-b canary\\n\"\n";
+    fs::write(&config, text).unwrap();
+    let site = folder.state.with_file_name("site");
+    fs::create_dir_all(site.join("web")).unwrap();
+    fs::write(site.join("web/app.js"), "").unwrap();
+    for (words, says) in [
+        (
+            &["set", "web/web-1", "drain"][..],
+            "did you mean web/web-01-us-east1-b?",
+        ),
+        (
+            &["drain", "web/web-01"],
+            "did you mean web/web-01-us-east1-b?",
+        ),
+        (
+            &["drain", "web"],
+            "web is a backend, not a key; its rows are 'web/*'",
+        ),
+        (&["drain", "canary", "drain"], "drain is a value, not a key"),
+        (&["drain", "*"], "* stays within backend or server: '*/*'"),
+        (&["drain", "web/app.js"], "did the shell expand a glob?"),
+        (&["ready", "nosuch"], "(--force takes it all the same)"),
+        (
+            &["canary", "--is-active", "--group", "nosuch"],
+            "no row asks for nosuch",
+        ),
+        (
+            &["canary", "--status", "--group", "nosuch"],
+            "no row asks for nosuch",
+        ),
+    ] {
+        let mut command = folder.haplane.command(words);
+        command.arg("--rows").arg(&config).current_dir(&site);
+        let run = crate::command::run_of(command.output().unwrap()).exits(3);
+        assert!(run.stderr.contains(says), "{words:?}: {}", run.stderr);
+    }
+    let words = ["wait", "nosuch", "--rows", config.to_str().unwrap()];
+    let wait = folder.haplane.run(&words).exits(3);
+    assert!(!wait.stderr.contains("--force"), "{}", wait.stderr);
+    let words = ["canary", "--is-active", "--rows", config.to_str().unwrap()];
+    folder.haplane.run(&words).exits(0);
 }
 
 #[test]

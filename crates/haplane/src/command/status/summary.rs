@@ -135,6 +135,9 @@ impl Summary {
         let well = |row: &&RowLine| !row.is_in_trouble();
         let rows = self.rows.iter().filter(well).count();
         match self.index {
+            Some(index) if self.rows.is_empty() => {
+                format!("{fresh}/{total} load balancers fresh, no row is known, index {index}")
+            }
             Some(index) => format!(
                 "{fresh}/{total} load balancers fresh, {rows}/{} rows as desired, index {index}",
                 self.rows.len()
