@@ -161,12 +161,18 @@ pub fn remove(config: &Config, context: &Context, wanted: &Wanted) -> Result<Pla
 
 /// The files after the edits, in the order of the configuration.
 pub fn apply(config: &Config, edits: &[Edit]) -> Vec<Vec<u8>> {
-    let files = config.files().iter().enumerate();
+    let mut of_files: Vec<Vec<&Edit>> = vec![Vec::new(); config.files().len()];
+    for edit in edits {
+        if let Some(of_file) = of_files.get_mut(edit.span.file.index()) {
+            of_file.push(edit);
+        }
+    }
+    let files = config.files().iter().zip(of_files);
     files
-        .map(|(index, file)| {
+        .map(|(file, edits)| {
             let mut result = Vec::with_capacity(file.bytes().len() + edits.len() * 80);
             let mut done = 0;
-            for edit in edits.iter().filter(|edit| edit.span.file.index() == index) {
+            for edit in edits {
                 let line = file.line_range(edit.span.line);
                 let start = line.start + edit.span.start as usize;
                 let end = line.start + edit.span.end as usize;

@@ -9,6 +9,9 @@ use super::{Findings, Looked, Place, Rule};
 const FIX: &str = "write the file with `haplane seed` before each reload, or load none; \
                    once: delete this row from the file and reload";
 
+/// Of a file that is wrong throughout, so many rows are told: no more would be read.
+const MOST_ROWS: usize = 1_000;
+
 pub(super) fn check(looked: &Looked<'_>, findings: &mut Findings) {
     files(looked, findings);
     for (row, forecast) in looked.config().rows().zip(looked.forecasts) {
@@ -47,7 +50,16 @@ fn dropped(name: &str, file: &StateFile, findings: &mut Findings) {
         let message = format!("HAProxy drops all of {name}: {reason}");
         findings.add(Rule::StateFileDropped, place(*line), None, message, fix);
     }
+    let mut bad = 0;
     for row in file.rows() {
+        bad += usize::from(row.values.is_err() || file.is_shadowed(row));
+        if bad > MOST_ROWS {
+            let message = format!(
+                "HAProxy refuses or leaves out more rows of {name}, from this line on: they are not told one by one"
+            );
+            findings.add(Rule::StateFileDropped, place(row.line), None, message, fix);
+            return;
+        }
         if let Err(column) = row.values {
             let key = format!("{}/{}", row.backend, row.server);
             let message = format!("HAProxy refuses the row of {key}: {column} is out of range");

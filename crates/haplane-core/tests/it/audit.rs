@@ -661,3 +661,14 @@ fn names_are_unique_and_stable() {
         );
     }
 }
+
+/// A file that is wrong throughout says no more on its hundred thousandth line than on its first.
+#[test]
+fn a_state_file_that_is_wrong_throughout_is_told_in_part() {
+    let row = "3 web 1 a 127.0.0.1 2 0 1 1 9 1 0 0 0 0 0 0 - 99999999 - 0 0 - - 0\n";
+    let found = findings(LOADED, Some(&row.repeat(5_000)));
+    let dropped = found
+        .iter()
+        .filter(|finding| finding.rule == Rule::StateFileDropped);
+    assert_eq!(dropped.count(), 1_001);
+}

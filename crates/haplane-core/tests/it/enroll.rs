@@ -278,3 +278,22 @@ proptest! {
         }
     }
 }
+
+/// A folder of many files: each is as large as its own edits make it.
+#[test]
+fn every_file_gets_its_own_edits_and_no_room_for_those_of_others() {
+    let files = (0..300).map(|n| {
+        let text = format!("backend b{n}\n server s 127.0.0.1:1\n");
+        SourceFile::new(format!("{n:03}.cfg"), text)
+    });
+    let config = Config::parse(files.collect(), &Context::default());
+    let plan = enroll(&config, &Context::default(), &wanted()).unwrap();
+    let edited = apply(&config, &plan.edits);
+    assert_eq!(edited.len(), 300);
+    for (n, bytes) in edited.iter().enumerate() {
+        assert!(bytes.capacity() < 2_000, "{}", bytes.capacity());
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        let sends = format!("agent-send \"b{n}/s\\n\"");
+        assert!(text.contains(&sends), "{text}");
+    }
+}
