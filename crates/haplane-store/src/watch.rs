@@ -28,7 +28,7 @@ const CONTRADICTIONS: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 pub struct WatchSettings {
     /// How long one read may wait for a change. An index from before a loss of data sleeps this long
-    /// (facts 8.1).
+    /// (facts 8.1), and so does a read whose path was cut without a word, with some slack.
     pub wait: Duration,
     /// The same for the first read after a change. Between two reads the loop pauses, and a store that
     /// is restored from a backup just then says nothing of it to a later read with the old index.
@@ -42,7 +42,7 @@ pub struct WatchSettings {
 impl Default for WatchSettings {
     fn default() -> Self {
         Self {
-            wait: Duration::from_secs(30),
+            wait: Duration::from_secs(8),
             wait_after_change: Duration::from_secs(2),
             spacing: Duration::from_millis(100),
             longest_pause: Duration::from_secs(2),

@@ -16,8 +16,8 @@ use crate::error::{StoreError, StoreErrorKind};
 const ROOT: &str = "/v1/kv/";
 
 /// What a client waits beyond Consul's own wait, which is up to a sixteenth longer than asked
-/// (facts 8.1).
-const SLACK: Duration = Duration::from_secs(10);
+/// (facts 8.1). What is behind it waits in vain as long: a path that was cut without a word.
+const SLACK: Duration = Duration::from_secs(5);
 
 /// One pair of the KV store.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -255,7 +255,7 @@ async fn an_index_from_before_a_loss_is_not_waited_for_on_a_new_connection() {
     follower.until_says("canary", "drain", SOON).await;
     eventually("a query parked for long", SOON, async || {
         let last = fake.received().pop().unwrap().request;
-        let is_long = last.query("wait") == Some("30000ms");
+        let is_long = last.query("wait") == Some("8000ms");
         (fake.held() == 1 && is_long).then_some(()).ok_or(last)
     })
     .await;
@@ -271,6 +271,32 @@ async fn an_index_from_before_a_loss_is_not_waited_for_on_a_new_connection() {
         4,
         "far below the old one"
     );
+}
+
+/// A firewall that forgot the connection: nothing comes any more, and nobody says so.
+#[tokio::test]
+async fn a_query_that_is_lost_without_a_word_is_given_up_in_time() {
+    let fake = drained();
+    let follower = Follower::start(open(&fake.url(), "haplane"));
+    follower.until_says("canary", "drain", SOON).await;
+    let parked = async || (fake.held() == 1).then_some(()).ok_or(fake.held());
+    eventually("a query that waits", SOON, parked).await;
+    // After a change comes a short query; the long one behind it is lost.
+    fake.script([Reply::default(), Reply::hang()]);
+    fake.put("haplane/state/canary", "50%");
+    eventually("the long query", SOON, async || {
+        let last = fake.received().pop().unwrap().request;
+        let is_long = last.query("wait") == Some("8000ms");
+        (fake.unsaid() == 0 && is_long).then_some(()).ok_or(last)
+    })
+    .await;
+    assert_eq!(follower.failures(StoreErrorKind::Timeout), 0);
+    fake.put("haplane/state/canary", "maint");
+    let bound = Duration::from_millis(13_500);
+    follower
+        .until_says("canary", "maint", bound + RECOVERY)
+        .await;
+    assert!(follower.failures(StoreErrorKind::Timeout) > 0);
 }
 
 #[tokio::test]
