@@ -165,6 +165,28 @@ async fn an_interrupted_command_says_what_it_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_drain_does_is_told_before_it_waits() {
+    let fleet = Fleet::start(1).await;
+    let words = ["canary", "--disable", "--grace", "60s"];
+    let mut drain = fleet.in_background(&words);
+    let mut said = BufReader::new(drain.stdout.take().unwrap());
+    let mut told = String::new();
+    while !told.contains("canary_web  100%         0%") {
+        assert!(said.read_line(&mut told).unwrap() > 0, "it ended: {told}");
+    }
+    for part in [
+        "changed 1 key\n",
+        "canary  absent  drain\n",
+        "moves 2 rows: canary_web/gke-cny-web, canary_web/gke-cny-web2\n",
+    ] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    assert_eq!(fleet.value("canary").await.unwrap(), "drain", "it waits");
+    kill_process(Pid::from_child(&drain), Signal::TERM).unwrap();
+    drain.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_lost_during_a_drain_is_waited_for_and_named() {
     let mut fleet = Fleet::start(2).await;
     let begun = Instant::now();
