@@ -6,6 +6,7 @@
 
 mod sources;
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -74,10 +75,7 @@ pub fn run(known: Known<'_>, common: &Common, options: &SeedOptions, output: &Ou
     };
     let report = match written(&config, &found, &node, options, output) {
         Ok(report) => report,
-        Err(failure) => {
-            leave_nothing_old(options, output);
-            return output.failure(&failure);
-        }
+        Err(failure) => return output.failure(&failure),
     };
     if let (Some(runtime), Found::Store { snapshot, policy }) = (&runtime, &found) {
         runtime.block_on(asking.wait_for_agent(snapshot, *policy));
@@ -96,22 +94,35 @@ pub fn run(known: Known<'_>, common: &Common, options: &SeedOptions, output: &Ou
 fn leave_nothing_old(options: &SeedOptions, output: &Output) {
     let path = options.output.display();
     let empty = write_seed(&[], "empty: see the exit status of haplane seed");
-    let Err(error) = atomic_file::put(&options.output, empty.as_bytes()) else {
-        return output.note(&format!("{path} is valid and without rows"));
-    };
-    match atomic_file::take_away(&options.output) {
-        Ok(Gone::Removed) => output.warn(&format!(
-            "cannot write {path}: {error}; the old file is removed"
-        )),
-        Ok(Gone::Emptied) => output.warn(&format!(
-            "cannot write {path}: {error}; the old file is emptied"
-        )),
-        Ok(Gone::NeverThere) => output.warn(&format!("cannot write {path}: {error}")),
-        Err(why) => output.warn(&format!(
-            "cannot write {path}: {error}; THE OLD FILE STANDS, nor can it be removed ({why}): HAProxy will start as it \
-             says, with its states and its ports"
-        )),
+    match put(options, &empty, output) {
+        Ok(()) => output.note(&format!("{path} is valid and without rows")),
+        Err(error) => output.warn(&format!("cannot write {path}: {error}")),
     }
+}
+
+/// Puts the text into the file's place. Where that fails, the old file goes at least, which may make the room that was
+/// missing.
+fn put(options: &SeedOptions, text: &str, output: &Output) -> io::Result<()> {
+    let Err(error) = atomic_file::put(&options.output, text.as_bytes()) else {
+        return Ok(());
+    };
+    let path = options.output.display();
+    let how = match atomic_file::take_away(&options.output) {
+        Ok(Gone::Removed) => "removed",
+        Ok(Gone::Emptied) => "emptied",
+        Ok(Gone::NeverThere) => return Err(error),
+        Err(why) => {
+            output.warn(&format!(
+                "THE OLD FILE STANDS: {path} can be neither written nor removed ({why}); HAProxy will start as it says, with \
+                 its states and its ports"
+            ));
+            return Err(error);
+        }
+    };
+    output.warn(&format!(
+        "cannot write {path}: {error}; the old file is {how}"
+    ));
+    atomic_file::put(&options.output, text.as_bytes())
 }
 
 /// A configuration that HAProxy refuses will not be loaded: what its rows are is anybody's guess.
@@ -153,10 +164,12 @@ fn written(
         Found::Nothing => Seed::default(),
     };
     let note = format!("on {node} at {now} from {}", found.word());
-    let text = write(config, &seed, &note)
-        .map_err(|error| Failure::new(Exit::Unexpected, error.to_string()))?;
+    let text = write(config, &seed, &note).map_err(|error| {
+        leave_nothing_old(options, output);
+        Failure::new(Exit::Unexpected, error.to_string())
+    })?;
     let path = options.output.display();
-    atomic_file::put(&options.output, text.as_bytes())
+    put(options, &text, output)
         .map_err(|error| Failure::new(Exit::Unexpected, format!("cannot write {path}: {error}")))?;
     for (row, reason) in &seed.skipped {
         output.warn(&format!(
