@@ -84,6 +84,21 @@ async fn a_backup_is_no_capacity() {
     )])
     .await;
     // Until its numbers were read, HAProxy does not tell that it is a backup.
+    eventually("the backup to be known", PATIENCE, async || {
+        let rows = stage.site.agent.json("/v1/rows").await;
+        let spare = rows
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["row"] == "web/spare");
+        match spare {
+            Some(row) if row["last_asked"].is_string() && row["observed"]["backup"] == true => {
+                Ok(())
+            }
+            _ => Err(rows),
+        }
+    })
+    .await;
     stage
         .foresees(&["drain", "web/spare"], share("web", 100, 100))
         .await;
