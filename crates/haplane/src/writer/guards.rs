@@ -6,6 +6,7 @@ use haplane_haproxy::Percent;
 
 use super::{Outcome, Writer};
 use crate::failure::Failure;
+use crate::fleet::Missing;
 use crate::write::{Wanted, Written};
 
 impl Writer<'_> {
@@ -23,6 +24,20 @@ impl Writer<'_> {
                 "--min-ready: no agent can say what stays in rotation; nothing was written \
                  (--force-below-floor writes all the same)",
             ));
+        }
+        let absent = &self.knowledge.census.absent;
+        if !absent.is_empty() {
+            let unknown: Vec<String> = absent
+                .iter()
+                .map(Missing::absentee)
+                .map(|one| format!("{}: {}", one.node, one.why))
+                .collect();
+            let message = format!(
+                "--min-ready: nobody can say what stays in rotation on every load balancer; nothing was written \
+                 (`haplane forget NODE` if it is gone for good, --force-below-floor writes all the same)\n  {}",
+                unknown.join("\n  ")
+            );
+            return Err(self.refused(message, outcome));
         }
         let floor = u64::from(Percent::get(floor));
         let below = outcome

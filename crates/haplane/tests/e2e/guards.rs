@@ -149,6 +149,25 @@ async fn a_ramp_goes_step_by_step_and_stops_when_somebody_interferes() {
     assert!(stopped.stderr.contains("does not answer"), "{stopped:?}");
 }
 
+/// The lost one may be the one where too little would be left.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_floor_needs_every_load_balancer() {
+    let mut fleet = Fleet::start(2).await;
+    fleet.balancers[1].agent.process().kill();
+    let words = ["set", "canary", "50%", "--min-ready", "10%"];
+    let refused = fleet.haplane.run(&words).exits(3);
+    for said in [
+        "lb-02: its agent at",
+        "haplane forget",
+        "--force-below-floor",
+    ] {
+        assert!(refused.stderr.contains(said), "{said} in {refused:?}");
+    }
+    assert_eq!(fleet.value("canary").await, None);
+    fleet.haplane.run(&["forget", "lb-02", "--yes"]).exits(0);
+    fleet.haplane.run(&words).exits(0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_environment_can_demand_a_yes() {
     let consul = Consul::start(Options::new()).await;
