@@ -332,9 +332,12 @@ impl Known {
         is_news
     }
 
-    /// What was proven with other rights is not any more.
+    /// What was proven with other rights is not any more, and what was denied may be allowed.
     fn now_has(&mut self, rights: Rights) {
         let before = std::mem::replace(&mut self.rights, rights);
+        if rights != before {
+            self.again.extend(self.denied.iter().cloned());
+        }
         let is_denied_anew = rights.denied.is_some() && rights.denied != before.denied;
         if rights.changes != before.changes || is_denied_anew {
             self.proven.clear();

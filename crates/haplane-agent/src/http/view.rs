@@ -14,6 +14,7 @@ use super::Shown;
 use crate::observer::board;
 use crate::observer::old_workers::OldWorkers;
 use crate::observer::survey::{self, Surveyed};
+use crate::readable::Unreadable;
 use crate::standing::Standing;
 
 /// `/v1/node`.
@@ -56,7 +57,7 @@ struct Guard {
 impl Guard {
     /// A list that is refused, or else single keys that are denied or not known, or that are not believed to
     /// be gone.
-    fn of(guarded: Option<Guarded>, shown: &Shown) -> Option<Self> {
+    fn of(guarded: Option<Guarded>, is_failing: bool, shown: &Shown) -> Option<Self> {
         let guarded = guarded.map(|guarded| Self {
             since: guarded.since.at,
             reason: guarded.reason.as_str(),
@@ -64,7 +65,9 @@ impl Guard {
         });
         let denied = || {
             let denial = shown.readable.denial()?;
-            Some(Self {
+            // A store that fails altogether has its own word for it.
+            let is_told = denial.why == Unreadable::Unknown && is_failing;
+            (!is_told).then(|| Self {
                 since: denial.since,
                 reason: denial.why.refusal().as_str(),
                 detail: denial.to_string(),
@@ -179,7 +182,7 @@ impl Node {
                 age_ms: view
                     .contact
                     .map(|contact| millis(contact.instant.elapsed())),
-                guard: Guard::of(view.guard, shown),
+                guard: Guard::of(view.guard, view.failure.is_some(), shown),
                 error: view.failure.map(|failing| failing.what),
             },
             haproxy: shown.board.haproxies().iter().map(Haproxy::of).collect(),

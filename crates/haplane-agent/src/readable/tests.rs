@@ -278,6 +278,10 @@ async fn no_proof_outlives_the_rights_that_it_was_made_with() {
     });
     sleep(PAUSE).await;
     assert_eq!(running.ask(&["web/a"]).await, DENIED, "rights were lost");
+    running.said.says("web/a", Named::Absent);
+    running.views.send_modify(|view| view.guard = None);
+    sleep(PAUSE * 2).await;
+    assert_eq!(running.ask(&["web/a"]).await, Ok(()), "and are back");
 }
 
 #[tokio::test(start_paused = true)]
