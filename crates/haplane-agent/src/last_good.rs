@@ -108,6 +108,9 @@ struct Text {
     kept_at: Timestamp,
     index: u64,
     marker: Option<String>,
+    /// 0, which is "unknown", in a file of an older version.
+    #[serde(default)]
+    marker_version: u64,
     keys: Vec<KeptKey>,
 }
 
@@ -134,6 +137,7 @@ pub fn keep(path: &Path, store: &str, snapshot: &Snapshot, now: Timestamp) -> io
         kept_at: now,
         index: snapshot.index,
         marker: snapshot.marker.as_ref().map(ToString::to_string),
+        marker_version: snapshot.marker_version,
         keys: keys.collect(),
     };
     let mut aside = path.as_os_str().to_owned();
@@ -231,7 +235,7 @@ pub fn read(
     let marker = text.marker.map(|id| Pair {
         path: marker::PATH.to_owned(),
         value: id.into_bytes(),
-        version: 0,
+        version: text.marker_version,
         log_id: None,
     });
     let keys = text.keys.into_iter().map(|key| Pair {

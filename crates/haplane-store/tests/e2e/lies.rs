@@ -5,16 +5,17 @@ use std::time::Duration;
 use haplane_core::guard::{Mode, Refusal};
 use haplane_core::marker;
 use haplane_store::consul::{Consistency, ConsulSettings, ConsulStore};
-use haplane_store::{CommitError, Named, Store as _, StoreErrorKind};
+use haplane_store::{Named, Store as _, StoreErrorKind};
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::fake_consul::{FakeConsul, Reply};
 use haplane_testkit::http::Request;
 
 use crate::consul::open;
-use crate::contract::{change, read, transaction};
+use crate::contract::read;
 use crate::follower::{Follower, RECOVERY, SOON};
+use crate::lies_about_writes::refused;
 
-fn drained() -> FakeConsul {
+pub(crate) fn drained() -> FakeConsul {
     let fake = FakeConsul::start();
     fake.put(&format!("haplane/state/{}", marker::PATH), "m");
     fake.put("haplane/state/canary", "drain");
@@ -313,84 +314,6 @@ async fn a_read_goes_out_again_on_a_new_connection() {
         error.kind,
         StoreErrorKind::Unreachable,
         "once, not for ever"
-    );
-}
-
-#[tokio::test]
-async fn a_write_without_an_answer_is_looked_for_and_never_repeated() {
-    let fake = drained();
-    let store = open(&fake.url(), "haplane");
-    let change = |text| change(&haplane_core::Snapshot::default(), "web/b", Some(text));
-    let sent = || {
-        let received = fake.received().into_iter();
-        received
-            .filter(|r| r.request.path.starts_with("/v1/txn"))
-            .count()
-    };
-    fake.always("/v1/txn", Reply::close());
-    // It happened.
-    let happened = transaction(vec![change("50%")]);
-    let entry = happened.log.clone().unwrap();
-    let (committed, ()) = tokio::join!(store.commit(&happened), async {
-        eventually("the write", SOON, async || {
-            (sent() == 1).then_some(()).ok_or(sent())
-        })
-        .await;
-        let text = serde_json::to_string(&entry).unwrap();
-        fake.put(&format!("haplane/log/{}", entry.id), &text);
-    });
-    assert_eq!(committed.unwrap().index, fake.index());
-    assert_eq!(sent(), 1);
-    // It did not.
-    let lost = store.commit(&transaction(vec![change("25%")])).await;
-    let Err(CommitError::Store(error)) = lost else {
-        panic!("{lost:?}");
-    };
-    assert_eq!(error.kind, StoreErrorKind::Unreachable);
-    assert!(error.what.contains("the write is not there"), "{error}");
-    assert_eq!(sent(), 2);
-}
-
-/// What Consul says of one key of a transaction, in its own form.
-fn refused(what: &str) -> Reply {
-    let what = what.replace('"', "\\\"");
-    let body =
-        format!(r#"{{"Results":null,"Errors":[{{"OpIndex":0,"What":"{what}"}}],"Index":0}}"#);
-    Reply::status(409, body)
-}
-
-#[tokio::test]
-async fn a_refusal_that_is_not_about_our_keys_is_looked_into_like_a_lost_answer() {
-    let fake = drained();
-    let store = open(&fake.url(), "haplane");
-    let writing = change(&haplane_core::Snapshot::default(), "web/b", Some("50%"));
-    let transaction = transaction(vec![writing]);
-    let entry = transaction.log.clone().unwrap();
-    fake.always("/v1/txn", refused("failed index check"));
-    let (committed, ()) = tokio::join!(store.commit(&transaction), async {
-        eventually("the write", SOON, async || {
-            let received = fake.received().into_iter();
-            let mut paths = received.map(|r| r.request.path);
-            paths
-                .any(|path| path.starts_with("/v1/txn"))
-                .then_some(())
-                .ok_or(())
-        })
-        .await;
-        let text = serde_json::to_string(&entry).unwrap();
-        fake.put(&format!("haplane/log/{}", entry.id), &text);
-    });
-    assert_eq!(committed.unwrap().index, fake.index(), "it was written");
-    // Of our own key it is believed at once.
-    fake.honest();
-    fake.always(
-        "/v1/txn",
-        refused("failed to set key \"haplane/state/web/b\", index is stale"),
-    );
-    let conflict = store.commit(&transaction).await;
-    assert!(
-        matches!(conflict, Err(CommitError::Conflict { .. })),
-        "{conflict:?}"
     );
 }
 

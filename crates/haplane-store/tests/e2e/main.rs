@@ -18,4 +18,5 @@ mod dir_faults;
 mod follower;
 mod guard;
 mod lies;
+mod lies_about_writes;
 mod named;
