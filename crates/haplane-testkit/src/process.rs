@@ -1,6 +1,7 @@
 //! A child process with its log, which ends with the value that owns it.
 
 use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -116,10 +117,12 @@ impl Drop for Process {
             let log = self.log();
             let lines: Vec<_> = log.lines().collect();
             let tail = lines[lines.len().saturating_sub(TAIL)..].join("\n");
-            #[expect(clippy::print_stderr, reason = "part of the failure's report")]
-            {
-                eprintln!("--- end of the log of {} ---\n{tail}\n---", self.name);
-            }
+            // A second panic would end the test without ending what it started.
+            let _ = writeln!(
+                std::io::stderr(),
+                "--- end of the log of {} ---\n{tail}\n---",
+                self.name
+            );
         }
     }
 }

@@ -4,12 +4,12 @@
 //! little traffic. With a terminal it runs until Ctrl-C; with the word `once` it drains and undrains
 //! by itself, and its exit status says whether the traffic followed.
 
-#![allow(clippy::print_stdout, reason = "a demo talks")]
 #![allow(
     clippy::unwrap_used,
     reason = "a demo may stop where something basic is missing"
 )]
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -22,10 +22,17 @@ use haplane_testkit::ports::Port;
 use haplane_testkit::process::Process;
 use haplane_testkit::traffic::{Shares, Traffic};
 use serde_json::Value;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 const ORIGINS: [&str; 4] = ["stable-1", "stable-2", "canary-1", "canary-2"];
+/// Prints a line. Where the terminal is gone there is nobody to tell, and still everything to end.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        let _ = writeln!(std::io::stdout(), $($words)*);
+    }};
+}
+
 /// Clients of each HAProxy, and the pause of each between two requests.
 const CLIENTS: usize = 2;
 const PAUSE: Duration = Duration::from_millis(50);
@@ -35,30 +42,46 @@ const FOLLOWS_WITHIN: Duration = Duration::from_secs(15);
 #[tokio::main]
 async fn main() -> ExitCode {
     let once = std::env::args().nth(1).as_deref() == Some("once");
+    // From the first moment on: whoever is impatient must not leave half a fleet behind.
+    let mut stop = Stop::listening();
+    tokio::select! {
+        exit = run(once) => exit,
+        () = stop.told() => {
+            say!("\nending everything that was started");
+            if once { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        }
+    }
+}
+
+async fn run(once: bool) -> ExitCode {
     let fleet = Fleet::start().await;
     if once {
         return fleet.show_once().await;
     }
     fleet.explain();
-    tokio::select! {
-        () = fleet.report_for_ever() => {}
-        () = told_to_stop() => println!("\nending everything that was started"),
-    }
-    ExitCode::SUCCESS
+    fleet.report_for_ever().await
 }
 
 /// Ctrl-C, a polite kill, or a terminal that was closed.
-async fn told_to_stop() {
-    let on = |kind| signal(kind).unwrap();
-    let (mut interrupt, mut terminate, mut hangup) = (
-        on(SignalKind::interrupt()),
-        on(SignalKind::terminate()),
-        on(SignalKind::hangup()),
-    );
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hangup.recv() => {}
+struct Stop([Signal; 3]);
+
+impl Stop {
+    fn listening() -> Self {
+        let kinds = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+        ];
+        Self(kinds.map(|kind| signal(kind).unwrap()))
+    }
+
+    async fn told(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
     }
 }
 
@@ -184,7 +207,7 @@ impl Fleet {
 
     /// Says whether it did what it was told.
     fn run_haplane(&self, words: &[&str]) -> bool {
-        println!("$ haplane {}", words.join(" "));
+        say!("$ haplane {}", words.join(" "));
         let status = Command::new(&self.haplane)
             .args(words)
             .env("HAPLANE_STORE", self.store())
@@ -202,17 +225,15 @@ impl Fleet {
     }
 
     fn explain(&self) {
-        println!(
-            "\nTwo HAProxy 2.8, each with an agent; four origins behind them, two are canary.\n"
-        );
+        say!("\nTwo HAProxy 2.8, each with an agent; four origins behind them, two are canary.\n");
         for node in &self.nodes {
-            println!(
+            say!(
                 "  http://{}   what it was told and does: http://{}/",
                 node.frontend.address(),
                 node.http.address()
             );
         }
-        println!(
+        say!(
             "\nIn a second terminal:\n\n  export HAPLANE_STORE={}\n  export HAPLANE_AGENTS={}\n  export PATH={}:$PATH\n\n  \
              haplane set canary drain --wait --reason 'trying it out'\n  haplane why web/canary-1\n  \
              haplane clear canary --wait\n\nCtrl-C ends everything.\n",
@@ -222,12 +243,12 @@ impl Fleet {
         );
     }
 
-    async fn report_for_ever(&self) {
+    async fn report_for_ever(&self) -> ! {
         let mut before = self.so_far();
         loop {
             sleep(Duration::from_secs(2)).await;
             let now = self.so_far();
-            println!("{}", line(&since(&now, &before)));
+            say!("{}", line(&since(&now, &before)));
             before = now;
         }
     }
@@ -249,11 +270,11 @@ impl Fleet {
                 return ExitCode::FAILURE;
             }
             if !self.traffic_becomes(name, canaries(expected)).await {
-                println!("the traffic did not follow within {FOLLOWS_WITHIN:?}");
+                say!("the traffic did not follow within {FOLLOWS_WITHIN:?}");
                 return ExitCode::FAILURE;
             }
         }
-        println!("the traffic followed each time");
+        say!("the traffic followed each time");
         ExitCode::SUCCESS
     }
 
@@ -268,7 +289,7 @@ impl Fleet {
                 .iter()
                 .all(|shares| shares.answered() > 0 && expected(canary_share(shares)))
             {
-                println!("{name:>8}: {}", line(&seconds));
+                say!("{name:>8}: {}", line(&seconds));
                 return true;
             }
         }
