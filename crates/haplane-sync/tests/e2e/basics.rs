@@ -312,14 +312,7 @@ async fn a_weight_that_is_refused_keeps_nobody_out() {
     ));
     stage.start("", "");
     stage.serves(&refs(&origins)).await;
-    let error = eventually("the refusal is shown", PATIENCE, || async {
-        let pool = stage.pool().await;
-        pool["processes"][0]["error"]
-            .as_str()
-            .map(str::to_owned)
-            .ok_or(pool)
-    })
-    .await;
+    let error = stage.process_error().await;
     assert!(error.contains("static LB algorithm"), "{error}");
     stage.stop().await;
 }

@@ -197,14 +197,7 @@ async fn a_socket_that_may_not_change_anything() {
     stage.list(&refs(&origins));
     let socket = format!("socket = \"{}\"", stage.haproxy.user_socket().display());
     stage.start(&socket, "");
-    let error = eventually("the pages say why", PATIENCE, || async {
-        let pool = stage.pool().await;
-        pool["processes"][0]["error"]
-            .as_str()
-            .map(str::to_owned)
-            .ok_or(pool)
-    })
-    .await;
+    let error = stage.process_error().await;
     assert!(error.contains("Permission denied"), "{error}");
     assert_eq!(stage.in_rotation().await, Vec::<String>::new());
     assert_eq!(stage.get("/readyz").await.0, 503);

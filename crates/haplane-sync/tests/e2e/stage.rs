@@ -197,6 +197,18 @@ impl Stage {
         (response.status, response.text())
     }
 
+    /// What is wrong with the first process, once the pages say it.
+    pub(super) async fn process_error(&self) -> String {
+        eventually("the pages say why", PATIENCE, || async {
+            let pool = self.pool().await;
+            pool["processes"][0]["error"]
+                .as_str()
+                .map(str::to_owned)
+                .ok_or(pool)
+        })
+        .await
+    }
+
     /// The first pool of `/v1/pools`.
     pub(super) async fn pool(&self) -> Value {
         let (_, text) = self.get("/v1/pools").await;

@@ -52,10 +52,12 @@ pub async fn run(session: &Session, options: &RampOptions) -> Result<Report, Fai
             Err(failure) => return Err(to_go_on(stopped(&writer, &total, failure), &rest)),
         };
         total = total.then(outcome);
-        writer.stands(
-            &total,
-            &format!("{weight} is written and stays; to go on: {rest}"),
-        );
+        if !options.write.dry_run {
+            writer.stands(
+                &total,
+                &format!("{weight} is written and stays; to go on: {rest}"),
+            );
+        }
         if step == 0 && !is_last && !options.write.dry_run {
             writer.tell_now(&total);
         }
