@@ -329,6 +329,9 @@ async fn a_folder_that_is_copied_back_loses_nothing() {
         fs::copy(was.join(name), folder.file(name)).unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    // Who sees this key has seen all that were copied before it: the folder is complete again.
+    fs::write(folder.file("web/last"), "drain\n").unwrap();
+    follower.until_says("web/last", "drain", RECOVERY).await;
     // One key alone, by hand, is gone soon.
     fs::remove_file(folder.file("web/server-7")).unwrap();
     follower
