@@ -5,20 +5,25 @@
 //! the answers, and the HTTP side tells people and other programs. The agent does not know which servers exist; HAProxy tells
 //! it at every check.
 
-pub mod http;
-pub mod last_good;
-pub mod metrics;
-pub mod observer;
+#![expect(
+    unreachable_pub,
+    reason = "`pub` below means: for the other parts of the daemon"
+)]
+
+mod http;
+mod last_good;
+mod metrics;
+mod observer;
 pub mod page;
-pub mod parts;
-pub mod pulse;
-pub mod readable;
-pub mod registration;
-pub mod responder;
-pub mod rows;
-pub mod run;
-pub mod served;
-pub mod standing;
-pub mod watcher;
+mod parts;
+mod pulse;
+mod readable;
+mod registration;
+mod responder;
+mod rows;
+mod run;
+mod served;
+mod standing;
+mod watcher;
 
 pub use run::{AgentError, run};

@@ -245,11 +245,6 @@ impl Rows {
     pub fn len(&self) -> usize {
         self.by_line.len()
     }
-
-    /// Whether nobody asked yet.
-    pub fn is_empty(&self) -> bool {
-        self.by_line.is_empty()
-    }
 }
 
 fn keys_of(ask: &Ask) -> &[Key] {
@@ -371,7 +366,7 @@ mod tests {
             .collect();
         assert_eq!(names, ["@free", "web/a"]);
         rows.forget_old(start + FORGET_AFTER);
-        assert!(rows.is_empty());
+        assert_eq!(rows.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -69,7 +69,7 @@ impl Stage {
         let settings = Settings::read(&document, |_| None).unwrap();
         let sync = SyncSettings::read(&document, &settings).unwrap();
         let stop = stage.stop.clone();
-        tokio::spawn(async move { haplane_sync::run::run(sync, "numbers", stop).await.unwrap() });
+        tokio::spawn(async move { haplane_sync::run(sync, "numbers", stop).await.unwrap() });
         stage
     }
 

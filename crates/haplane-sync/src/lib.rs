@@ -3,21 +3,26 @@
 //! What belongs here: reading sources, looking at processes, taking steps. What does not: deciding which steps (that is
 //! `haplane_core::slots`).
 
-pub mod board;
-pub mod clock;
-pub mod http;
-pub mod keep;
-pub mod metrics;
-pub mod observe;
+#![expect(
+    unreachable_pub,
+    reason = "`pub` below means: for the other parts of the daemon"
+)]
+
+mod board;
+mod clock;
+mod http;
+mod keep;
+mod metrics;
+mod observe;
 pub mod once;
-pub mod pool;
-pub mod process;
-pub mod responder;
-pub mod run;
-pub mod settings;
-pub mod source;
-pub mod view;
+mod pool;
+mod process;
+mod responder;
+mod run;
+mod settings;
+mod source;
+mod view;
 
 pub use process::RoundError;
-pub use run::SyncError;
+pub use run::{SyncError, run};
 pub use settings::SyncSettings;

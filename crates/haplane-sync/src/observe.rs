@@ -158,11 +158,6 @@ impl ObservedBackend {
             slots: self.rows.iter().filter(ours).map(slot).collect(),
         }
     }
-
-    /// Whether the backend has any server at all.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
 }
 
 /// `server-template web- 1-40` makes `web-1` to `web-40`; a pool `web-` must not take the slots of a pool `web-1a-`.

@@ -16,10 +16,10 @@ use haplane_store::{AnyStore, StoreError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+pub use self::http::AgentAddress;
 pub(crate) use self::http::Connection;
-pub use self::http::{AddressError, AgentAddress};
 use answers::{NodeAnswer, RowAnswer};
-pub use rows::{ConfiguredRows, rows_of_files};
+pub use rows::rows_of_files;
 
 /// The Consul service that agents register as.
 pub const SERVICE: &str = "haplane-agent";
@@ -50,11 +50,9 @@ pub struct Fleet {
 /// How much of an agent is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// The node alone.
-    Node,
-    /// Its rows too.
+    /// The node and its rows.
     Rows,
-    /// Its rows, but only when its snapshot has come this far: before that they prove nothing.
+    /// The rows only when its snapshot has come this far: before that they prove nothing.
     RowsFrom(u64),
 }
 
@@ -273,7 +271,6 @@ async fn converse(agent: &Agent, depth: Depth) -> Result<Node, String> {
         ));
     }
     let wants_rows = match depth {
-        Depth::Node => false,
         Depth::Rows => true,
         Depth::RowsFrom(index) => answer.store.index.is_some_and(|own| own >= index),
     };

@@ -3,29 +3,34 @@
 //! What belongs here: words typed and words printed, exit statuses, and the thin code that carries
 //! a decision of `haplane-core` to a store or an agent. What does not: a decision.
 
-pub mod atomic_file;
+#![expect(
+    unreachable_pub,
+    reason = "`pub` below means: for the other parts of the program"
+)]
+
+mod atomic_file;
 pub mod cli;
-pub mod command;
-pub mod config;
-pub mod daemon;
+mod command;
+mod config;
+mod daemon;
 pub mod exit;
-pub mod failure;
-pub mod fleet;
-pub mod haproxy_files;
-pub mod identity;
-pub mod interrupt;
-pub mod knowledge;
+mod failure;
+mod fleet;
+mod haproxy_files;
+mod identity;
+mod interrupt;
+mod knowledge;
 #[cfg(test)]
 mod memory;
-pub mod names;
-pub mod output;
-pub mod report;
-pub mod session;
-pub mod state;
-pub mod times;
-pub mod wait;
-pub mod write;
-pub mod writer;
+mod names;
+mod output;
+mod report;
+mod session;
+mod state;
+mod times;
+mod wait;
+mod write;
+mod writer;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -130,6 +130,7 @@ impl Output {
 
     /// Prints a text as it is: help, a completion script, a configuration.
     pub fn text(&self, text: &str) -> Exit {
+        self.finish_progress();
         Self::stdout(text, Exit::Done)
     }
 

@@ -188,11 +188,6 @@ impl Board {
         })
     }
 
-    /// Whether nobody looks at any HAProxy.
-    pub fn is_blind(&self) -> bool {
-        self.haproxies.is_empty()
-    }
-
     /// What is known of each HAProxy.
     pub fn haproxies(&self) -> Vec<Haproxy> {
         let known = |one: &Mutex<Haproxy>| lock(one).clone();

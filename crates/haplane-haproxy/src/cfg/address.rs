@@ -24,11 +24,6 @@ impl Address {
             _ => None,
         }
     }
-
-    /// Whether traffic goes over TCP or UDP, so that a port means something.
-    pub fn has_port(&self) -> bool {
-        matches!(self, Self::Ip(_) | Self::Name(_))
-    }
 }
 
 impl fmt::Display for Address {

@@ -50,10 +50,3 @@ sections! {
     "traces" => Traces,
     "acme" => Acme,
 }
-
-impl SectionKind {
-    /// Whether servers can stand in it as rows of a load balancer.
-    pub const fn has_rows(self) -> bool {
-        matches!(self, Self::Listen | Self::Backend)
-    }
-}

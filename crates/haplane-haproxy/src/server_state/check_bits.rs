@@ -13,10 +13,6 @@ impl CheckBits {
     pub const CONFIGURED: Self = Self(2);
     /// The check runs: `disable health` and `disable agent` clear this bit.
     pub const ENABLED: Self = Self(4);
-    /// Health checks stand still while the server is in maintenance.
-    pub const PAUSED: Self = Self(8);
-    /// This is an agent check.
-    pub const AGENT: Self = Self(16);
 
     /// The bits as the number that HAProxy writes.
     pub const fn from_number(number: u32) -> Self {
@@ -52,11 +48,6 @@ impl CheckBits {
     pub const fn is_switched_off(self) -> bool {
         self.is_configured() && !self.is_enabled()
     }
-
-    /// Whether the check stands still because of maintenance.
-    pub const fn is_paused(self) -> bool {
-        self.contains(Self::PAUSED)
-    }
 }
 
 impl fmt::Debug for CheckBits {
@@ -76,6 +67,5 @@ mod tests {
         assert!(CheckBits::from_number(23).is_in_progress());
         assert!(CheckBits::from_number(18).is_switched_off());
         assert!(!CheckBits::from_number(0).is_switched_off());
-        assert!(CheckBits::from_number(14).is_paused());
     }
 }

@@ -63,11 +63,6 @@ impl Address {
         }
     }
 
-    /// Whether TLS is spoken.
-    pub fn is_tls(&self) -> bool {
-        matches!(self, Self::Tcp { tls: true, .. })
-    }
-
     /// What the `Host` header says.
     pub(crate) fn authority(&self) -> String {
         match self {

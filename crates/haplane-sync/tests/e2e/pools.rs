@@ -95,11 +95,7 @@ async fn zones_backends_weights_and_groups() {
     .unwrap();
     let toml = configuration(&haproxy, &agent, &http, &hosts);
     let stop = CancellationToken::new();
-    let running = tokio::spawn(haplane_sync::run::run(
-        settings(&toml),
-        "test",
-        stop.clone(),
-    ));
+    let running = tokio::spawn(haplane_sync::run(settings(&toml), "test", stop.clone()));
     eventually("every pool is in line", PATIENCE, || async {
         let seen = rotation(&haproxy).await;
         let texts = |list: &[&str]| {

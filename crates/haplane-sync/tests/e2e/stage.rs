@@ -147,7 +147,7 @@ impl Stage {
     pub(super) fn start_with(&mut self, text: &str) {
         let settings = settings(text);
         let stop = CancellationToken::new();
-        let task = tokio::spawn(haplane_sync::run::run(settings, "test", stop.clone()));
+        let task = tokio::spawn(haplane_sync::run(settings, "test", stop.clone()));
         self.running = Some(Running { stop, task });
     }
 

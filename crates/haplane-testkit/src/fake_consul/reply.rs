@@ -142,13 +142,6 @@ impl Reply {
         self
     }
 
-    /// Closes after a whole answer.
-    #[must_use]
-    pub fn and_close(mut self) -> Self {
-        self.end = End::Close;
-        self
-    }
-
     /// The honest answer with everything that this reply changes.
     pub(super) fn edit(&self, mut honest: Answer) -> Answer {
         for (name, value) in &self.headers {

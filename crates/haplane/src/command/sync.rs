@@ -56,7 +56,7 @@ fn effective(settings: &Settings, source: &Source) -> Vec<haplane_daemon::config
 
 fn serve(sync: SyncSettings, options: &AgentOptions) -> Result<(), Failure> {
     daemon::log_as(options)?;
-    let run = haplane_sync::run::run(sync, env!("CARGO_PKG_VERSION"), CancellationToken::new());
+    let run = haplane_sync::run(sync, env!("CARGO_PKG_VERSION"), CancellationToken::new());
     on_a_runtime(run)?.map_err(Failure::from)
 }
 
