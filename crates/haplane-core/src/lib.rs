@@ -6,6 +6,7 @@
 pub mod ask;
 pub mod audit;
 pub mod backoff;
+pub mod clock;
 pub mod converge;
 pub mod desired;
 pub mod duration;

@@ -8,11 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use haplane_core::clock;
 use haplane_core::converge::{Absentee, NodeReport};
 use haplane_core::{Key, Snapshot};
 use haplane_store::consul::Client;
 use haplane_store::consul::service::{Instance, Which};
 use haplane_store::{AnyStore, StoreError};
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -63,6 +65,8 @@ pub struct Node {
     pub address: AgentAddress,
     /// What it says of itself.
     pub answer: NodeAnswer,
+    /// How far its host's clock is ahead, where it is another than ours.
+    pub ahead: Option<SignedDuration>,
     /// Its rows, those that still ask.
     pub rows: Vec<RowAnswer>,
 }
@@ -262,7 +266,9 @@ async fn ask_one(agent: &Agent, depth: Depth, deadline: Duration) -> Result<Node
 
 async fn converse(agent: &Agent, depth: Depth) -> Result<Node, String> {
     let mut connection = Connection::dial(&agent.address).await?;
+    let asked = Timestamp::now();
     let answer: NodeAnswer = connection.get("/v1/node").await?;
+    let answered = Timestamp::now();
     // Registered with a loopback address, an agent elsewhere leads to whoever listens here.
     if let Some(name) = agent.name.as_ref().filter(|name| **name != answer.node) {
         return Err(format!(
@@ -282,6 +288,7 @@ async fn converse(agent: &Agent, depth: Depth) -> Result<Node, String> {
     Ok(Node {
         address: agent.address.clone(),
         rows: answers::current(rows),
+        ahead: (answer.now).and_then(|theirs| clock::ahead(theirs, asked, answered)),
         answer,
     })
 }

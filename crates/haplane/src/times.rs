@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// The two largest units between two times; nothing negative.
 pub fn between(earlier: Timestamp, later: Timestamp) -> String {
@@ -31,6 +31,17 @@ pub fn span_of(duration: Duration) -> String {
             texts.join(" ")
         }
     }
+}
+
+/// How far another host's clock is ahead, negative when it is behind: `its clock is 2h 5m behind this host's`.
+pub fn clock_is(ahead: SignedDuration) -> String {
+    let side = if ahead.is_negative() {
+        "behind"
+    } else {
+        "ahead of"
+    };
+    let by = span_of(ahead.unsigned_abs());
+    format!("its clock is {by} {side} this host's")
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The way that every write takes: read, expand the targets, guard, confirm, write, prove, report.
 
+mod clocks;
 mod conflict;
 mod guards;
 mod kept;
@@ -49,6 +50,8 @@ pub struct Writer<'s> {
     confirmed: Cell<bool>,
     /// Whether it was said which rows do not follow.
     warned: Cell<bool>,
+    /// Whether it was said whose clocks are others.
+    warned_of_clocks: Cell<bool>,
     /// The changes that were told already, before a wait.
     told: RefCell<Option<Vec<Changed>>>,
 }
@@ -146,6 +149,7 @@ impl<'s> Writer<'s> {
             is_pattern: targets.iter().any(|one| !matches!(one, Target::Key(_))),
             confirmed: Cell::new(false),
             warned: Cell::new(false),
+            warned_of_clocks: Cell::new(false),
             told: RefCell::default(),
         })
     }
@@ -162,6 +166,7 @@ impl<'s> Writer<'s> {
         let mut outcome = self.foresee(wanted, &steps);
         self.keep_the_floor(&outcome)?;
         self.refuse_a_sweep(wanted, &outcome)?;
+        self.mind_the_clocks(wanted, &outcome)?;
         self.warn_of_kept(&outcome);
         if self.options.dry_run || steps.is_empty() {
             return Ok(outcome);

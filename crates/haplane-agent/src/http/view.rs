@@ -23,6 +23,8 @@ pub(super) struct Node {
     node: String,
     version: &'static str,
     started_at: Timestamp,
+    /// This host's clock, which judges every `until=`.
+    now: Timestamp,
     store: Store,
     haproxy: Vec<Haproxy>,
     /// Null without a master's socket.
@@ -169,6 +171,7 @@ impl Node {
             node: shown.node.clone(),
             version: shown.version,
             started_at: shown.started_at,
+            now: Timestamp::now(),
             store: Store {
                 kind: shown.store_kind,
                 address: shown.store_address.clone(),

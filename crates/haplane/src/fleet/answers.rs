@@ -7,6 +7,7 @@ use haplane_core::Key;
 use haplane_core::converge::{NodeReport, RowReport, contradiction};
 use haplane_core::outlook::Outlook;
 use haplane_core::verdict::Verdict;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,6 +19,8 @@ pub struct NodeAnswer {
     pub node: String,
     /// Its version of haplane.
     pub version: String,
+    /// Its host's clock when it answered; `None` of an older version.
+    pub now: Option<Timestamp>,
     /// How it stands with its store.
     pub store: StoreAnswer,
     /// The HAProxy that it observes.

@@ -79,7 +79,7 @@ impl Writer<'_> {
     }
 
     /// What would have been, with nothing written.
-    fn refused(&self, message: String, outcome: &Outcome) -> Failure {
+    pub(super) fn refused(&self, message: String, outcome: &Outcome) -> Failure {
         let mut failure = Failure::refused(message);
         let nothing = Outcome {
             written: Written {

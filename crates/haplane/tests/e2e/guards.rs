@@ -4,6 +4,8 @@ use std::io::{BufRead as _, BufReader};
 use std::time::{Duration, Instant};
 
 use haplane_testkit::consul::{Consul, Options};
+use haplane_testkit::fake_consul::{FakeConsul, Reply};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::command::{Haplane, run_of};
@@ -265,4 +267,48 @@ async fn twenty_writers_at_once_leave_one_history() {
         }
         assert_eq!(value, json!(null), "{key}: {changes:?}");
     }
+}
+
+/// A clock of another host cannot be set back by a test, so a made-up agent says what time it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_is_over_by_a_load_balancers_clock_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let agent = FakeConsul::start();
+    let haplane =
+        Haplane::on(format!("dir:{}", dir.path().display())).with("HAPLANE_AGENTS", &agent.url());
+    haplane.run(&["init"]).exits(0);
+    let row =
+        json!({"row": "web/a", "keys": ["web/a"], "answer": "ready 100%", "verdict": "converged"});
+    agent.always("/v1/rows", Reply::status(200, json!([row]).to_string()));
+    let clock_is = |ahead: i64| {
+        let now = Timestamp::now() + SignedDuration::from_secs(ahead);
+        let node = json!({"node": "lb-1", "now": now});
+        agent.always("/v1/node", Reply::status(200, node.to_string()));
+    };
+    let for_an_hour = ["set", "web/a", "drain", "--for", "1h"];
+
+    clock_is(3 * 3600 + 30 * 60 + 30);
+    let refused = haplane.run(&for_an_hour).exits(3);
+    let told = "its clock is 3h 30m ahead of this host's";
+    assert!(refused.stderr.contains(told), "{refused:#?}");
+    let state = haplane.run(&["show", "--json"]).json();
+    assert_eq!(state["keys"], json!([]));
+    let status = haplane.run(&["status"]);
+    assert!(status.stdout.contains(told), "{status:#?}");
+    // What has no end needs no clock.
+    let set = haplane.run(&["set", "web/a", "maint"]).exits(0);
+    assert!(!set.stderr.contains("clock"), "{set:#?}");
+
+    clock_is(-600);
+    let warned = haplane.run(&for_an_hour).exits(0);
+    assert!(warned.stderr.contains("behind this host's"), "{warned:#?}");
+    let status = haplane.run(&["status", "--json"]).json();
+    let ahead = status["nodes"][0]["clock_ahead_ms"].as_i64().unwrap();
+    assert!((-630_000..=-600_000).contains(&ahead), "{ahead}");
+
+    clock_is(0);
+    let quiet = haplane
+        .run(&["set", "web/a", "50%", "--for", "1h"])
+        .exits(0);
+    assert!(!quiet.stderr.contains("clock"), "{quiet:#?}");
 }

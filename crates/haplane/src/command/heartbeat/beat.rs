@@ -348,6 +348,7 @@ mod tests {
         let node = |rows: &[&str]| Node {
             address: "127.0.0.1:9".parse().unwrap(),
             answer: NodeAnswer::default(),
+            ahead: None,
             rows: rows
                 .iter()
                 .map(|&row| RowAnswer {

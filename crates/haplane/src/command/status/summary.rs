@@ -7,7 +7,7 @@ use std::time::Duration;
 use haplane_core::outlook::Outlook;
 use haplane_core::verdict::Verdict;
 use haplane_core::{Key, Snapshot};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -47,6 +47,8 @@ struct NodeLine {
     state: &'static str,
     guard: Option<Json>,
     error: Option<String>,
+    /// How far its clock is ahead, where it is another than this host's.
+    clock_ahead_ms: Option<i64>,
     haproxy: Vec<HaproxyAnswer>,
     rows: BTreeMap<&'static str, usize>,
 }
@@ -167,6 +169,10 @@ impl Summary {
                 })
                 .chain(node.error.clone())
                 .chain(node.haproxy.iter().filter_map(|one| one.error.clone()))
+                .chain(
+                    node.clock_ahead_ms
+                        .map(|ahead| times::clock_is(SignedDuration::from_millis(ahead))),
+                )
                 .collect();
             table.push(vec![
                 node.node.clone().into(),
@@ -289,9 +295,14 @@ fn node_line(node: &Node) -> NodeLine {
         state,
         guard: store.guard.clone(),
         error: node.answer.store_trouble(),
+        clock_ahead_ms: node.ahead.map(clock_millis),
         haproxy: node.answer.haproxy.clone(),
         rows,
     }
+}
+
+fn clock_millis(ahead: SignedDuration) -> i64 {
+    i64::try_from(ahead.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// `2 drain, 1 ready`.
@@ -380,6 +391,7 @@ mod tests {
             nodes: vec![Node {
                 address: "127.0.0.1:9".parse().unwrap(),
                 answer: NodeAnswer::default(),
+                ahead: None,
                 rows: vec![
                     row("web/a", Some("ready 100%"), "converged"),
                     row("web/slot-1", None, "pending"),

@@ -72,13 +72,15 @@ function nodeLine(node) {
   const bad = PROBLEMS.some((verdict) => node.rows[verdict]);
   const guard = node.guard ? `guard: ${node.guard.reason ?? ""} ${node.guard.detail ?? ""}` : "";
   const behind = node.index != null && node.index < fleet.index ? "behind" : "";
+  const ahead = node.clock_ahead_ms;
+  const clock = ahead == null ? "" : `its clock is ${span(Math.abs(ahead))} ${ahead < 0 ? "behind" : "ahead"}`;
   const made = line("node", node.node, [
     ["", "", ""],
     [node.state, node.state === "fresh" ? "converged" : "failed", "state"],
     [String(node.index ?? "none"), "number", "index"],
     [verdictText(node.rows) || "no row", "", "rows"],
     [haproxy || "no socket", haproxy ? "" : "quiet", "HAProxy"],
-    [[guard, node.error, behind, ...node.haproxy.map((one) => one.error)].filter(Boolean).join("; "), "failed", "trouble"],
+    [[guard, node.error, behind, clock, ...node.haproxy.map((one) => one.error)].filter(Boolean).join("; "), "failed", "trouble"],
   ], node.state !== "fresh" || bad ? "diverged" : "");
   // A name, and a way to the node's own page where the browser can go there.
   if (!made.firstChild.firstChild) {

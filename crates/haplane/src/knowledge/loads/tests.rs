@@ -47,6 +47,7 @@ fn told(rows: Vec<RowAnswer>, stored: &[(&str, &str)], written: &[(&str, &str)])
     let node = Node {
         address: "127.0.0.1:9".parse().unwrap(),
         answer: NodeAnswer::default(),
+        ahead: None,
         rows,
     };
     let snapshot = Snapshot::default();
