@@ -58,7 +58,7 @@ impl Aside {
     fn beside(path: &Path) -> io::Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // Not ending in .cfg: HAProxy must not take it for one of its files.
-        let aside = path.with_file_name(format!(".{name}.haplane-{}", std::process::id()));
+        let aside = path.with_file_name(format!(".{name}.haplane-{:016x}", fastrand::u64(..)));
         fs::OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -114,6 +114,17 @@ impl Drop for Aside {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_killed_run_left_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("seed");
+        // In a container every run has the same process id.
+        let left = format!(".seed.haplane-{}", std::process::id());
+        fs::write(folder.path().join(left), "1\n").unwrap();
+        put(&file, b"1\n").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"1\n");
+    }
 
     #[test]
     fn what_is_taken_away_is_not_there_or_empty() {
