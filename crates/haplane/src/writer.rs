@@ -15,7 +15,7 @@ use haplane_core::floor::Share;
 use haplane_core::log::Changed;
 use haplane_core::outlook::Outlook;
 use haplane_core::target::{Among, Target, backend_of, is_in_zone, zones_within};
-use haplane_core::{Key, Snapshot, duration};
+use haplane_core::{Key, Snapshot};
 use jiff::Timestamp;
 
 use crate::cli::WriteOptions;
@@ -257,11 +257,11 @@ impl<'s> Writer<'s> {
 
     /// With `--wait`, waits for the proof.
     pub async fn prove(&mut self, outcome: &Outcome) -> Result<Option<Waited>, Failure> {
-        let timeout = self.options.proof.timeout()?;
         if !self.options.proof.wait || self.options.dry_run {
             return Ok(None);
         }
         self.tell_now(outcome);
+        let timeout = self.options.proof.timeout;
         self.prove_within(outcome, timeout).await.map(Some)
     }
 
@@ -319,13 +319,5 @@ fn tell_zones(session: &Session, target: &Target, keys: &[Key]) {
         session
             .output
             .note(&format!("zone {zone} is several: {zones}"));
-    }
-}
-
-impl crate::cli::ProofOptions {
-    /// `--timeout`, understood.
-    pub fn timeout(&self) -> Result<Duration, Failure> {
-        duration::parse(&self.timeout)
-            .map_err(|error| Failure::usage(format!("--timeout: {error}")))
     }
 }

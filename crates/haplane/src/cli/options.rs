@@ -1,9 +1,11 @@
 //! The options of the commands.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
+use haplane_core::duration;
 use haplane_haproxy::Percent;
 
 use crate::fleet::AgentAddress;
@@ -166,8 +168,8 @@ pub struct ProofOptions {
     #[arg(long)]
     pub wait: bool,
     /// How long to wait
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    pub timeout: String,
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
+    pub timeout: Duration,
 }
 
 /// Which agents to ask, and which rows there are.
@@ -191,8 +193,8 @@ pub struct FleetOptions {
 #[derive(Debug, Args)]
 pub struct LastingOption {
     /// Let the value end by itself after this time: 30m, 2h, 1d
-    #[arg(long = "for", value_name = "TIME")]
-    pub lasting: Option<String>,
+    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse)]
+    pub lasting: Option<Duration>,
 }
 
 /// Options of `haplane set`.
@@ -245,8 +247,8 @@ pub struct DrainOptions {
 #[derive(Debug, Args)]
 pub struct DrainSteps {
     /// How long sessions may take to end before maint
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    pub grace: String,
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
+    pub grace: Duration,
     /// Stay at drain, without the step to maint
     #[arg(long)]
     pub drain_only: bool,
@@ -277,8 +279,8 @@ pub struct RampOptions {
     #[arg(short, long = "zone", value_name = "ZONE")]
     pub zones: Vec<String>,
     /// Time between two steps; each has to be proven by then
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    pub every: String,
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
+    pub every: Duration,
     /// How to write.
     #[command(flatten)]
     pub write: WriteOptions,
@@ -350,8 +352,8 @@ pub struct WaitOptions {
     #[command(flatten)]
     pub selection: Selection,
     /// How long to wait
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    pub timeout: String,
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
+    pub timeout: Duration,
     /// Whom to ask.
     #[command(flatten)]
     pub fleet: FleetOptions,
@@ -364,8 +366,8 @@ pub struct LogOptions {
     #[arg(value_name = "KEY", add = ArgValueCompleter::new(names::targets))]
     pub targets: Vec<String>,
     /// Only what was written since this long ago: 30m, 2h, 1d
-    #[arg(long, value_name = "TIME")]
-    pub since: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub since: Option<Duration>,
     /// At most this many entries, the newest first
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = count)]
     pub limit: usize,

@@ -1,8 +1,10 @@
 //! The options of commands that stay and serve something over HTTP.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use clap::Args;
+use haplane_core::duration;
 
 use super::FleetOptions;
 use crate::command::{heartbeat, ui};
@@ -28,11 +30,11 @@ pub struct HeartbeatOptions {
     #[arg(value_name = "ROW", default_value = heartbeat::ROW)]
     pub row: String,
     /// Between two beats
-    #[arg(long, value_name = "TIME", default_value = "1m")]
-    pub every: String,
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration::parse)]
+    pub every: Duration,
     /// How long to wait for the proof, on each of the two ways
-    #[arg(long, value_name = "TIME", default_value = "30s")]
-    pub timeout: String,
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
+    pub timeout: Duration,
     /// Beat once and end: 0 proven there and back, 4 not
     #[arg(long)]
     pub once: bool,

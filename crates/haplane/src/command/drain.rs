@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use haplane_core::log::LogId;
 use haplane_core::target::{Among, Target};
-use haplane_core::{Desired, Key, Value, duration};
+use haplane_core::{Desired, Key, Value};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
@@ -43,8 +43,7 @@ impl How {
     /// The options, understood.
     pub fn understand(steps: &DrainSteps, lasting: &LastingOption) -> Result<Self, Failure> {
         Ok(Self {
-            grace: duration::parse(&steps.grace)
-                .map_err(|error| Failure::usage(format!("--grace: {error}")))?,
+            grace: steps.grace,
             drain_only: steps.drain_only,
             until: lasting.end(Timestamp::now())?,
         })

@@ -41,15 +41,11 @@ pub async fn run(session: &Session, options: &HeartbeatOptions) -> Result<Report
         .row
         .parse()
         .map_err(|error| Failure::usage(format!("{:?} is no row: {error}", options.row)))?;
-    let time = |flag: &str, text: &str| {
-        duration::parse(text).map_err(|error| Failure::usage(format!("{flag}: {error}")))
-    };
-    let every = time("--every", &options.every)?;
     let heart = Heart {
         session,
         options,
         key,
-        timeout: time("--timeout", &options.timeout)?,
+        timeout: options.timeout,
         stop: CancellationToken::new(),
     };
     let often = if options.once { "" } else { " again and again" };
@@ -57,7 +53,7 @@ pub async fn run(session: &Session, options: &HeartbeatOptions) -> Result<Report
     if options.once {
         once(&heart).await
     } else {
-        again_and_again(&heart, every).await
+        again_and_again(&heart, options.every).await
     }
 }
 
@@ -107,7 +103,8 @@ async fn again_and_again(heart: &Heart<'_>, every: Duration) -> Result<Report, F
     );
     heart.session.output.note(&format!(
         "draining {} and bringing it back every {}; figures at http://{address}/metrics",
-        heart.key, heart.options.every
+        heart.key,
+        duration::print(heart.options.every)
     ));
     let twice = async {
         until_stopped(&mut signals, &heart.stop, || {}).await;

@@ -1,6 +1,5 @@
 //! `haplane log`: who changed what, when and why.
 
-use haplane_core::duration;
 use haplane_core::key::Key;
 use haplane_core::log::{Changed, LogEntry};
 use haplane_core::target::Target;
@@ -41,9 +40,7 @@ struct Asked {
 
 impl Asked {
     fn understand(options: &LogOptions, now: Timestamp) -> Result<Self, Failure> {
-        let wrong = |error| Failure::usage(format!("--since: {error}"));
-        let since = options.since.as_deref().map(duration::parse).transpose();
-        let since = since.map_err(wrong)?.map(|ago| {
+        let since = options.since.map(|ago| {
             let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::MAX);
             now.checked_sub(ago).unwrap_or(Timestamp::MIN)
         });

@@ -22,8 +22,6 @@ pub async fn run(session: &Session, options: &RampOptions) -> Result<Report, Fai
         return Err(Failure::usage("name a TARGET and the weights"));
     };
     let weights = understand(weights)?;
-    let every = duration::parse(&options.every)
-        .map_err(|error| Failure::usage(format!("--every: {error}")))?;
     let targets = targets(names, &options.zones)?;
     if targets.is_empty() {
         return Err(Failure::usage(
@@ -67,7 +65,7 @@ pub async fn run(session: &Session, options: &RampOptions) -> Result<Report, Fai
                 step + 1,
                 weights.len()
             ));
-            if let Err(failure) = hold(&mut writer, &total, every).await {
+            if let Err(failure) = hold(&mut writer, &total, options.every).await {
                 return Err(to_go_on(stopped(&writer, &total, failure), &rest));
             }
         }
@@ -91,7 +89,7 @@ fn rest<'w>(options: &RampOptions, weights: impl Iterator<Item = &'w Percent>) -
     format!(
         "haplane ramp{targets} {} --every {}",
         weights.join(","),
-        options.every
+        duration::print(options.every)
     )
 }
 

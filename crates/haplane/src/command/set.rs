@@ -1,7 +1,9 @@
 //! `haplane set`: one value for all keys of a command, in one transaction.
 
+use std::time::Duration;
+
 use haplane_core::target::{Among, Target};
-use haplane_core::{Value, ValueError, duration};
+use haplane_core::{Value, ValueError};
 use jiff::{SignedDuration, Timestamp, TimestampRound, Unit};
 
 use crate::cli::{LastingOption, SetOptions};
@@ -63,17 +65,13 @@ fn not_a_value(word: &str, names: &[String], error: &ValueError) -> Failure {
 impl LastingOption {
     /// The time at which what is written now ends, if it ends.
     pub fn end(&self, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
-        self.lasting
-            .as_ref()
-            .map(|lasting| end_of(lasting, now))
-            .transpose()
+        self.lasting.map(|lasting| end_of(lasting, now)).transpose()
     }
 }
 
 /// `--for 2h`, as the time at which it ends, on a whole second.
-fn end_of(lasting: &str, now: Timestamp) -> Result<Timestamp, Failure> {
+fn end_of(lasting: Duration, now: Timestamp) -> Result<Timestamp, Failure> {
     let wrong = |why: String| Failure::usage(format!("--for: {why}"));
-    let lasting = duration::parse(lasting).map_err(|error| wrong(error.to_string()))?;
     if lasting.is_zero() {
         return Err(wrong("0 would end before it begins".to_owned()));
     }

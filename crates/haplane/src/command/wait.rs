@@ -1,7 +1,6 @@
 //! `haplane wait`: until every load balancer does what the store says, or who does not.
 
 use haplane_core::converge::Scope;
-use haplane_core::duration;
 use haplane_core::target::Among;
 use serde_json::json;
 
@@ -16,8 +15,6 @@ use crate::wait::{Goal, wait};
 
 /// Waits for everything, or for the rows that the targets name.
 pub async fn run(session: &Session, options: &WaitOptions) -> Result<Report, Failure> {
-    let timeout = duration::parse(&options.timeout)
-        .map_err(|error| Failure::usage(format!("--timeout: {error}")))?;
     let targets = targets(&options.selection.targets, &options.selection.zones)?;
     let snapshot = session.read().await?;
     let fleet = session.fleet(&options.fleet).await?.following(&snapshot);
@@ -33,7 +30,7 @@ pub async fn run(session: &Session, options: &WaitOptions) -> Result<Report, Fai
         index: snapshot.index,
         scope,
         snapshot: &snapshot,
-        timeout,
+        timeout: options.timeout,
     };
     session.standing.is(
         "nothing was proven, and waiting changes nothing; running it again resumes",

@@ -46,6 +46,19 @@ impl Folder {
 }
 
 #[test]
+fn a_time_that_is_none_is_told_before_anything_is_written() {
+    let folder = Folder::initialised();
+    for flag in ["--timeout", "--for"] {
+        let run = folder
+            .haplane
+            .run(&["set", "canary", "drain", "--force", flag, "60"]);
+        let told = run.exits(2).stderr;
+        assert!(told.contains(flag) && told.contains("500ms"), "{told}");
+    }
+    assert_eq!((folder.text("canary"), folder.log().len()), (None, 0));
+}
+
+#[test]
 fn a_day_in_the_life_of_a_key() {
     let folder = Folder::initialised();
     let haplane = &folder.haplane;
