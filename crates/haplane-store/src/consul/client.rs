@@ -178,8 +178,9 @@ impl Client {
         *self.shared.reloads.borrow() + self.shared.token.changes()
     }
 
-    pub(crate) fn reread_token(&self) -> Result<Reread, StoreError> {
-        self.shared.token.reread()
+    pub(crate) async fn reread_token(&self) -> Result<Reread, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        off_the_loop(move || shared.token.reread()).await?
     }
 
     /// Sends a request that is the same on any connection.
@@ -207,7 +208,7 @@ impl Client {
                 Ok(answer) => {
                     *lane = Some(current);
                     let forbidden = answer.status == StatusCode::FORBIDDEN;
-                    if forbidden && may_reread && self.reread_token()? == Reread::Changed {
+                    if forbidden && may_reread && self.reread_token().await? == Reread::Changed {
                         may_reread = false;
                         continue;
                     }
@@ -241,8 +242,7 @@ impl Client {
         {
             return Ok((lane, Freshness::Reused));
         }
-        let shared = Arc::clone(&self.shared);
-        off_the_loop(move || shared.token.reread()).await??;
+        self.reread_token().await?;
         let settings = &self.shared.settings;
         let lane = Lane {
             connection: Connection::dial(&settings.address, &settings.tls).await?,

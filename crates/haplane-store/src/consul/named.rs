@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::consul::client::{Call, Client, Target};
 use crate::consul::meta::is_first_hand;
-use crate::consul::txn::MAX_OPS;
+use crate::consul::txn::{MAX_OPS, WireError, WireRolledBack};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Named;
 
@@ -31,19 +31,6 @@ struct WireCheck<'a> {
     verb: &'static str,
     key: &'a str,
     index: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct WireFailed {
-    errors: Vec<WireError>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct WireError {
-    op_index: usize,
-    what: String,
 }
 
 impl WireError {
@@ -127,7 +114,7 @@ impl Client {
         if answer.status != StatusCode::CONFLICT {
             return Ok(None);
         }
-        let Ok(failed) = serde_json::from_slice::<WireFailed>(&answer.body) else {
+        let Ok(failed) = serde_json::from_slice::<WireRolledBack>(&answer.body) else {
             return Ok(None);
         };
         let said = failed.errors.iter().map(|error| {

@@ -1,8 +1,9 @@
 //! The store on Consul's KV.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use haplane_core::guard::{Mode, Reading};
+use haplane_core::guard::{Extent, Mode, Reading};
 use haplane_core::key::Key;
 use haplane_core::log::{LogEntry, LogId};
 use haplane_core::marker::{self, Marker};
@@ -98,7 +99,7 @@ impl Store for ConsulStore {
     async fn read(&self, mode: Mode, wait: Duration) -> Result<Reading, StoreError> {
         if mode == Mode::Consistent {
             // Whatever made the last read doubtful, another token may cure it.
-            self.watch.reread_token()?;
+            self.watch.reread_token().await?;
         }
         let listing = self
             .watch
@@ -184,7 +185,11 @@ impl Store for ConsulStore {
             .client
             .kv_list(&self.state, |_| ReadHow::CONSISTENT)
             .await?;
-        let in_use: Vec<u64> = listing.pairs.iter().map(|pair| pair.flags).collect();
+        // What the token may not read looks like "not there": then nobody knows which entries are in use.
+        if listing.meta.extent == Extent::Filtered || listing.pairs.is_empty() {
+            return Ok(0);
+        }
+        let in_use: BTreeSet<u64> = listing.pairs.iter().map(|pair| pair.flags).collect();
         let doomed: Vec<Op> = ids
             .into_iter()
             .take(beyond)

@@ -122,15 +122,15 @@ struct WireWritten {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct WireRolledBack {
-    errors: Vec<WireError>,
+pub(super) struct WireRolledBack {
+    pub(super) errors: Vec<WireError>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct WireError {
-    op_index: usize,
-    what: String,
+pub(super) struct WireError {
+    pub(super) op_index: usize,
+    pub(super) what: String,
 }
 
 impl Client {
@@ -147,7 +147,7 @@ impl Client {
             // client did not see that it might help to read the token again.
             Err(TxnError::Failed(failure))
                 if failure.error.kind == StoreErrorKind::Denied
-                    && self.reread_token()? == Reread::Changed =>
+                    && self.reread_token().await? == Reread::Changed =>
             {
                 self.txn_once(ops, doing, permission).await
             }

@@ -86,3 +86,21 @@ async fn a_refusal_that_is_not_about_our_keys_is_looked_into_like_a_lost_answer(
         "{conflict:?}"
     );
 }
+
+#[tokio::test]
+async fn the_log_is_trimmed_only_by_a_list_that_lacks_no_key() {
+    let fake = drained();
+    let store = open(&fake.url(), "haplane");
+    let names = (1..4).map(|id| format!("\"haplane/log/{id:016x}\""));
+    let names = format!("[{}]", names.collect::<Vec<_>>().join(","));
+    fake.always("/v1/kv/haplane/log", Reply::garbage(names));
+    for partial in [
+        Reply::status(404, ""),
+        Reply::at_once().header("X-Consul-Results-Filtered-By-ACLs", "true"),
+    ] {
+        fake.always("/v1/kv/haplane/state", partial);
+        assert_eq!(store.trim_log(1).await.unwrap(), 0);
+    }
+    let mut received = fake.received().into_iter();
+    assert!(received.all(|one| one.request.path.starts_with("/v1/kv/")));
+}
