@@ -39,7 +39,7 @@ impl Meta {
     }
 }
 
-/// Consul answers reads of keys itself, each time anew. An answer that a cache on the way kept is what was
+/// Consul answers reads itself, each time anew. An answer that a cache on the way kept is what was
 /// true once.
 pub(crate) fn is_first_hand(fields: &HeaderMap) -> Result<(), StoreError> {
     let says = |name: &str, is_kept: fn(&str) -> bool| {

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use haplane_core::guard::Extent;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::consul::client::{Call, Client, Freshness, Target, decode};
+use crate::consul::client::{Call, Client, Freshness, Target, decode, denied};
 use crate::consul::kv::{Blocking, ReadHow};
-use crate::consul::meta::Meta;
+use crate::consul::meta::{Meta, is_first_hand};
 use crate::consul::settings::Consistency;
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -88,8 +89,8 @@ impl Instance {
     }
 }
 
-/// Who is registered, as of one index. An empty list is what a missing permission reads as, too
-/// (facts 8.5).
+/// Who is registered, as of one index. An empty list is what a missing permission reads as, too, in versions
+/// of Consul that do not say that they left something out (facts 8.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instances {
     /// What Consul says about the answer.
@@ -220,15 +221,24 @@ impl Client {
         let (answer, freshness) = self
             .send_with(|freshness| how(freshness).call(target.clone()))
             .await?;
+        is_first_hand(&answer.fields)?;
+        let permission = format!(
+            "service \"{service}\" {{ policy = \"read\" }} and node_prefix \"\" {{ policy = \"read\" }}"
+        );
         if answer.status != StatusCode::OK {
-            let permission = format!(
-                "service \"{service}\" {{ policy = \"read\" }} and node_prefix \"\" {{ policy = \"read\" }}"
-            );
             return Err(self.refusal(&answer, &doing, &permission));
         }
         let wire: Vec<WireInstance> = decode(&answer, &doing)?;
+        let meta = Meta::from_fields(&answer.fields)?;
+        if meta.extent == Extent::Filtered {
+            return Err(denied(
+                &doing,
+                "some were left out of the list",
+                &permission,
+            ));
+        }
         Ok(Instances {
-            meta: Meta::from_fields(&answer.fields)?,
+            meta,
             consistent: how(freshness).consistency == Consistency::Consistent,
             list: wire.into_iter().map(Instance::from).collect(),
         })

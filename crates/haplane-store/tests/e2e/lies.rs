@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use haplane_core::guard::{Mode, Refusal};
 use haplane_core::marker;
+use haplane_store::consul::service::Which;
 use haplane_store::consul::{Consistency, ConsulSettings, ConsulStore};
 use haplane_store::{Named, Store as _, StoreErrorKind};
 use haplane_testkit::eventually::eventually;
@@ -371,6 +372,28 @@ async fn what_a_cache_kept_is_no_answer() {
     let headers = &received[0].request.headers;
     let no_cache = headers.get("Cache-Control").unwrap();
     assert!(no_cache.contains("no-cache"), "{no_cache}");
+}
+
+#[tokio::test]
+async fn instances_are_all_there_and_first_hand_or_none() {
+    let fake = drained();
+    let store = open(&fake.url(), "haplane");
+    let listed = |name: &str, value: &str| {
+        let reply = Reply::garbage("[]")
+            .index("7")
+            .header("X-Consul-KnownLeader", "true")
+            .header("X-Consul-LastContact", "0");
+        fake.always("/v1/health/service/web", reply.header(name, value));
+    };
+    let read = async || store.client().instances("web", Which::Passing).await;
+    listed("Age", "0");
+    assert_eq!(read().await.unwrap().list, []);
+    listed("Age", "7");
+    assert_eq!(read().await.unwrap_err().kind, StoreErrorKind::Undecodable);
+    listed("X-Consul-Results-Filtered-By-ACLs", "true");
+    let error = read().await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Denied);
+    assert!(error.what.contains("node_prefix"), "{error}");
 }
 
 /// The path of a request without the number that no other has.
