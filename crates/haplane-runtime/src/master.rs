@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::socket::{Limits, Socket, SocketError};
+use crate::socket::{Socket, SocketError};
 
 /// What a process in `show proc` is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,16 +56,12 @@ pub enum MasterError {
 #[derive(Clone, Debug)]
 pub struct Master {
     path: PathBuf,
-    limits: Limits,
 }
 
 impl Master {
     /// The master behind this socket.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self {
-            path: path.into(),
-            limits: Limits::default(),
-        }
+        Self { path: path.into() }
     }
 
     /// Where it is.
@@ -75,8 +71,7 @@ impl Master {
 
     /// All processes that it knows.
     pub async fn processes(&self) -> Result<Vec<ProcessLine>, MasterError> {
-        let socket = Socket::master(&self.path).with_limits(self.limits);
-        read_processes(&socket.ask("show proc").await?)
+        read_processes(&Socket::master(&self.path).ask("show proc").await?)
     }
 
     /// The worker that takes new connections.
@@ -86,7 +81,7 @@ impl Master {
             .iter()
             .find(|process| process.kind == ProcessKind::Worker);
         let worker = worker.ok_or_else(|| MasterError::NoWorker(self.path.clone()))?;
-        Ok(Socket::worker(&self.path, worker.pid).with_limits(self.limits))
+        Ok(Socket::worker(&self.path, worker.pid))
     }
 }
 

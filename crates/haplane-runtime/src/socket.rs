@@ -140,27 +140,23 @@ pub struct Socket {
 impl Socket {
     /// The process behind this `stats socket`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self {
-            path: path.into(),
-            route: Route::Own,
-            limits: Limits::default(),
-        }
+        Self::by(path, Route::Own)
     }
 
     /// The worker `pid` behind a master's socket (`haproxy -S`).
     pub fn worker(master: impl Into<PathBuf>, pid: u32) -> Self {
-        Self {
-            path: master.into(),
-            route: Route::Worker(pid),
-            limits: Limits::default(),
-        }
+        Self::by(master, Route::Worker(pid))
     }
 
     /// The master behind its own socket.
     pub(crate) fn master(path: impl Into<PathBuf>) -> Self {
+        Self::by(path, Route::Master)
+    }
+
+    fn by(path: impl Into<PathBuf>, route: Route) -> Self {
         Self {
             path: path.into(),
-            route: Route::Master,
+            route,
             limits: Limits::default(),
         }
     }

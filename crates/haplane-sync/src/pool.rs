@@ -108,7 +108,7 @@ impl Pool {
     /// Takes in one look at the source.
     pub fn take(&self, reading: Reading, now: Moment) {
         let before = self.wanted(now);
-        let held_before = self.standing().held;
+        let held_before = self.held();
         {
             let mut inner = self.inner();
             match reading {
@@ -205,15 +205,14 @@ impl Pool {
 
     /// What shall be served now; none before the first list.
     pub fn wanted(&self, now: Moment) -> Option<Wanted> {
-        let held_before = self.inner().guard.held();
-        let wanted = {
-            let mut inner = self.inner();
-            inner.guard.tick(now);
-            let mut wanted = inner.guard.wanted()?;
-            wanted.damped = inner.flaps.damped(now, self.settings.damping);
-            wanted
-        };
-        if held_before.is_some() && self.inner().guard.held().is_none() {
+        let mut inner = self.inner();
+        let held_before = inner.guard.held();
+        inner.guard.tick(now);
+        let mut wanted = inner.guard.wanted()?;
+        wanted.damped = inner.flaps.damped(now, self.settings.damping);
+        let is_over = held_before.is_some() && inner.guard.held().is_none();
+        drop(inner);
+        if is_over {
             self.say_what_changed(held_before.as_ref());
         }
         Some(wanted)
@@ -230,6 +229,10 @@ impl Pool {
         );
         self.wake();
         Ok(numbers)
+    }
+
+    fn held(&self) -> Option<Held> {
+        self.inner().guard.held()
     }
 
     /// What there is to say about the source.
@@ -258,7 +261,7 @@ impl Pool {
 
     /// One line for each change of what is held: loudly when it begins, once when it ends.
     fn say_what_changed(&self, before: Option<&Held>) {
-        let after = self.standing().held;
+        let after = self.held();
         let name = &self.settings.name;
         match (before, after) {
             (Some(before), Some(after))

@@ -166,10 +166,8 @@ impl<'a> Planner<'a> {
     fn look_at(&mut self, slot: &'a ObservedSlot, memory: &'a SlotMemory) {
         if memory.waits(self.now) {
             // Its endpoint stays taken, so that no other slot gets it meanwhile.
-            self.taken
-                .extend(memory.endpoint().filter(|_| memory.stage == Stage::Active));
-            self.taken
-                .extend(memory.endpoint().filter(|_| memory.stage == Stage::Filling));
+            let is_home = matches!(memory.stage, Stage::Active | Stage::Filling);
+            self.taken.extend(memory.endpoint().filter(|_| is_home));
             self.plan.under_way = true;
             return;
         }
