@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How old a proof becomes before it is asked for again. The old one counts until then, and while the
 /// store is away.
 const PROVE_AGAIN: Duration = Duration::from_mins(2);
-/// A proof that no row has needed for this long is forgotten instead.
+/// What no row has asked for during this time is forgotten instead, a denial when the store repeats it.
 const UNUSED_AFTER: Duration = Duration::from_mins(10);
 /// After a failure of the store.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -118,7 +118,8 @@ pub struct Readable {
 struct Known {
     /// Keys of which the store said that they are absent.
     proven: HashMap<Key, Proof>,
-    denied: HashSet<Key>,
+    /// Keys that the store denies, and when a row asked for them last.
+    denied: HashMap<Key, Instant>,
     denied_since: Option<Timestamp>,
     /// Keys that rows wait for, and since when.
     waiting: HashMap<Key, Instant>,
@@ -280,11 +281,15 @@ async fn read_keys(
 
 impl Known {
     fn say(&mut self, keys: &[Key], since: Option<Instant>) -> Result<(), Unreadable> {
-        if keys.iter().any(|key| self.denied.contains(key)) {
-            return Err(Unreadable::Denied);
-        }
         let now = Instant::now();
         let mut said = Ok(());
+        for key in keys {
+            if let Some(used) = self.denied.get_mut(key) {
+                *used = now;
+                said = Err(Unreadable::Denied);
+            }
+        }
+        said?;
         for key in keys {
             let proof = self.proven.get_mut(key);
             let is_of_then = |proof: &&mut Proof| since.is_none_or(|since| proof.at >= since);
@@ -311,20 +316,29 @@ impl Known {
         if self.proven.len() >= MAX_KEYS {
             self.proven.clear();
         }
+        if self.denied.len() >= MAX_KEYS {
+            self.denied.clear();
+        }
         let mut is_news = false;
         for (key, named) in named {
-            let was_waiting = self.waiting.remove(&key).is_some() | self.again.remove(&key);
-            let used = self.proven.remove(&key).map_or(at, |proof| proof.used);
+            let is_needed = self.waiting.remove(&key).is_some();
+            let was_waiting = self.again.remove(&key) || is_needed;
+            let denied = self.denied.remove(&key);
+            let proven = self.proven.remove(&key).map(|proof| proof.used);
+            let used = denied.or(proven).filter(|_| !is_needed).unwrap_or(at);
             is_news |= match named {
-                Named::Denied => self.denied.insert(key),
+                Named::Denied if at - used < UNUSED_AFTER => {
+                    self.denied.insert(key, used);
+                    denied.is_none()
+                }
+                Named::Denied => false,
                 Named::Absent => {
-                    self.denied.remove(&key);
                     self.proven.insert(key, Proof { at, used });
                     was_waiting
                 }
                 // The snapshot that has it is on its way, and its value will decide; else the row
                 // asks again.
-                Named::Present => self.denied.remove(&key),
+                Named::Present => denied.is_some(),
             };
         }
         self.note_denial();
@@ -336,7 +350,7 @@ impl Known {
     fn now_has(&mut self, rights: Rights) {
         let before = std::mem::replace(&mut self.rights, rights);
         if rights != before {
-            self.again.extend(self.denied.iter().cloned());
+            self.again.extend(self.denied.keys().cloned());
         }
         let is_denied_anew = rights.denied.is_some() && rights.denied != before.denied;
         if rights.changes != before.changes || is_denied_anew {
@@ -353,14 +367,14 @@ impl Known {
         let old = old.filter(|(_, proof)| now - proof.at >= PROVE_AGAIN);
         self.again = self
             .denied
-            .iter()
+            .keys()
             .chain(old.map(|(key, _)| key))
             .cloned()
             .collect();
     }
 
     fn denial(&self) -> Option<Denial> {
-        if let (Some(since), Some(first)) = (self.denied_since, self.denied.iter().min()) {
+        if let (Some(since), Some(first)) = (self.denied_since, self.denied.keys().min()) {
             return Some(Denial {
                 why: Unreadable::Denied,
                 since,
@@ -386,7 +400,7 @@ impl Known {
 
     /// Tells when the first key is denied, and when none is any more.
     fn note_denial(&mut self) {
-        match (self.denied_since, self.denied.iter().min()) {
+        match (self.denied_since, self.denied.keys().min()) {
             (None, Some(key)) => {
                 self.denied_since = Some(Timestamp::now());
                 tracing::warn!(

@@ -258,6 +258,25 @@ async fn proofs_are_made_anew_in_the_background_and_forgotten_when_unused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_denied_key_that_no_row_asks_for_any_more_is_nobodys_trouble() {
+    let running = running();
+    running.said.says("mistyped", Named::Denied);
+    running.said.says("canary", Named::Denied);
+    assert_eq!(running.ask(&["mistyped", "canary"]).await, DENIED);
+    for _ in 0..12 {
+        sleep(UNUSED_AFTER / 10).await;
+        assert_eq!(running.ask(&["canary"]).await, DENIED);
+    }
+    let denial = running.readable.denial().unwrap();
+    assert_eq!((denial.keys, denial.first.as_str()), (1, "canary"));
+    let asked = running.said.times_asked("mistyped");
+    sleep(LOOK_EVERY * 3).await;
+    assert_eq!(running.said.times_asked("mistyped"), asked);
+    sleep(UNUSED_AFTER).await;
+    assert_eq!(running.readable.denial(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_proof_outlives_the_rights_that_it_was_made_with() {
     let running = running();
     assert_eq!(running.ask(&["canary"]).await, Ok(()));
