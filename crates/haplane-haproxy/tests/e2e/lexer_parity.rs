@@ -211,6 +211,11 @@ fn the_keywords_of_server_lines() {
             .into_iter()
             .filter(|(keyword, _)| *keyword != "usesrc")
         {
+            // 3.0 lists it without the id that it is written with.
+            let keyword = match keyword {
+                "set-proxy-v2-tlv-fmt" => "set-proxy-v2-tlv-fmt(0x20) 1",
+                keyword => keyword,
+            };
             let values = " 1".repeat(values);
             let text = format!("backend b\n server s 192.0.2.1:80 {keyword}{values} weight 77\n");
             let config = Config::parse(
