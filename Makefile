@@ -14,7 +14,7 @@ demo: system ## Two HAProxy, two agents, four origins and traffic to drain; DEMO
 	@scripts/peers haproxy-2.8
 	@echo "building haplane"
 	@cargo build --locked --bin haplane --example demo
-	@target/debug/examples/demo $(DEMO)
+	@$${CARGO_TARGET_DIR:-target}/debug/examples/demo $(DEMO)
 
 test: system peers tools checkers lint ## Everything that has to hold, with real HAProxy and real Consul
 	cargo test --quiet --manifest-path fuzz/Cargo.toml

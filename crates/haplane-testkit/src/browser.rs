@@ -217,6 +217,12 @@ impl Browser {
         std::fs::write(file, picture).expect("to write the picture");
     }
 
+    /// The texts that are hard to read, as they stand out too little from what is behind them.
+    pub async fn faint(&mut self) -> Vec<String> {
+        let faint = self.value(include_str!("browser/faint.js")).await;
+        serde_json::from_value(faint).expect("a list of texts")
+    }
+
     /// Errors that the page has raised so far: exceptions, refused assets, failed requests.
     pub fn complaints(&self) -> &[String] {
         &self.complaints

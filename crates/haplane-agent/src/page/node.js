@@ -1,38 +1,22 @@
 // The node page: what this HAProxy was told, and what it does.
-import { arrange, element, facts, live, moment, read, span, step, write } from "/dom.js";
+import { arrange, at, away, compare, element, facts, live, moment, plural, read, span, wishes, word, write } from "/dom.js";
 
-const at = (id) => document.getElementById(id);
 const PROBLEMS = new Set(["diverged", "silent"]);
-const RANK = { diverged: 0, silent: 1, pending: 2, unobserved: 3, converged: 4 };
+const RANK = { diverged: 0, silent: 1, pending: 2 };
 /** Between two looks at the agent, in milliseconds: HAProxy's own usual check interval. */
 const EVERY = 2000;
 /** A store that was read this long ago (ms) is called stale; the watcher waits up to 30 s. */
 const STALE = 60_000;
+/** With more rows than this, a backend in which nothing is wrong is folded until somebody wants it. */
+const MANY = 300;
 
 let node, rows = [], state = { keys: {}, invalid: {} };
-const folded = new Set(); // backends
+const folded = new Map(); // backend -> whether the reader folded it
 const opened = new Set(); // ids of rows
 const groups = new Map(); // backend -> Group
 const views = new Map(); // id of a row -> RowView
-
-// --- what is looked at, kept in the address so that it can be passed on -----------------
-
+/** What is looked at. */
 const wish = { q: "", show: "all", sort: "problems" };
-
-function recall() {
-  const given = new URLSearchParams(location.hash.slice(1));
-  for (const name of Object.keys(wish)) if (given.has(name)) wish[name] = given.get(name);
-  at("filter").value = wish.q;
-  for (const radio of document.getElementsByName("show")) radio.checked = radio.value === wish.show;
-  at("sort").value = wish.sort;
-}
-
-function change(name, value) {
-  wish[name] = value;
-  const given = new URLSearchParams(wish);
-  history.replaceState(null, "", `#${given}`);
-  render();
-}
 
 // --- deciding: no document here ---------------------------------------------------------
 
@@ -58,13 +42,17 @@ const answered = (row) => {
   if (isUnasked(row)) return "has not asked";
   return `${row.answer.trim() || "(no change)"}, ${span(row.asked_ms_ago)} ago`;
 };
+/** HAProxy's own words, which name the admin state themselves when it is not ready. */
+const shown = ({ admin, status }) => status.toLowerCase().startsWith(admin) ? status : `${admin}, ${status}`;
 const sessions = (row) =>
   `${row.observed?.sessions ?? "–"}${row.old_sessions ? ` + ${row.old_sessions} old` : ""}`;
 const text = (row) =>
   `${row.row} ${row.keys.join(" ")} ${row.answer ?? answered(row)} ${row.decided_by ?? ""} ${row.verdict} ${row.observed?.admin ?? ""} ${row.observed?.status ?? ""}`.toLowerCase();
 
+/** Trouble, then what is out of rotation, then the rest. */
+const rank = (row) => RANK[row.verdict] ?? (isOut(row) ? 3 : 4);
 const ORDERS = {
-  problems: (a, b) => (RANK[a.verdict] ?? 5) - (RANK[b.verdict] ?? 5),
+  problems: (a, b) => rank(a) - rank(b),
   name: () => 0,
   asked: (a, b) => (b.asked_ms_ago ?? -1) - (a.asked_ms_ago ?? -1),
   weight: (a, b) => (a.observed?.weight ?? Infinity) - (b.observed?.weight ?? Infinity),
@@ -95,7 +83,9 @@ function grouped() {
   return [...byBackend].sort(([a, [first]], [b, [second]]) => order(first, second) || compare(a, b));
 }
 
-const { compare } = new Intl.Collator("en", { numeric: true });
+/** Among thousands, rows that nobody asked for and in which nothing is wrong only hide the others. */
+const mayFold = () => rows.length > MANY && !wish.q.trim() && wish.show === "all" && ["problems", "name"].includes(wish.sort);
+const isFolded = (backend, members) => folded.get(backend) ?? (mayFold() && !members.some((row) => rank(row) < 3));
 
 // --- showing ---------------------------------------------------------------------------
 
@@ -124,12 +114,12 @@ class RowView {
     const [, wanted, by, told, observed, weight, open, verdict] = this.cells;
     write(this.button, row.row.slice(row.row.indexOf("/") + 1));
     write(wanted, desired(row));
-    wanted.className = isOut(row) ? "out" : "";
+    wanted.className = /^(drain|maint)/.test(desired(row)) ? "out" : "";
     write(by, decider(row));
     by.className = deciding(row) ? "" : "quiet";
     write(told, answered(row));
     told.className = isUnasked(row) ? "quiet" : "";
-    write(observed, row.observed ? `${row.observed.admin}, ${row.observed.status}` : "–");
+    write(observed, row.observed ? shown(row.observed) : "–");
     write(weight, String(row.observed?.weight ?? "–"));
     write(open, sessions(row));
     write(verdict, row.verdict);
@@ -146,12 +136,12 @@ class RowView {
       element("td", { colSpan: RowView.columns.length }, this.list));
     const seen = row.observed;
     facts(this.list, [
+      ["why", row.why ?? meaning(row.verdict)],
       ["asks for", isUnasked(row) || isFree(row) ? "nothing" : row.keys.map((key) => `${key} = ${state.keys[key] ?? "no value"}`).join(", then ")],
       ["answer", isUnasked(row) ? answered(row) : `${row.answer.trim() || "an empty line, which changes nothing"} (from index ${row.index})`],
       ["last asked", row.last_asked ? `${moment(row.last_asked)}, ${row.asks} times in all` : "never by this name"],
-      ["observed", seen ? `${seen.admin}, ${seen.status}, weight ${seen.weight}${seen.throttle == null ? "" : `, slowstart at ${seen.throttle} %`}, ${sessions(row)} sessions, at ${moment(seen.at)}` : "nobody looks at it"],
+      ["observed", seen ? `${shown(seen)}, weight ${seen.weight}${seen.throttle == null ? "" : `, slowstart at ${seen.throttle} %`}, ${sessions(row)} sessions, at ${moment(seen.at)}` : "nobody looks at it"],
       ["agent check", seen?.agent_status ?? "–"],
-      ["why", row.why ?? meaning(row.verdict)],
     ]);
     return this.more;
   }
@@ -171,7 +161,7 @@ class Group {
   constructor(backend) {
     this.title = element("button", { type: "button" }, backend);
     this.title.addEventListener("click", () => {
-      if (!folded.delete(backend)) folded.add(backend);
+      folded.set(backend, this.title.getAttribute("aria-expanded") === "true");
       render();
     });
     this.note = element("small");
@@ -185,9 +175,10 @@ class Group {
 
   show(backend, members) {
     const problems = members.filter(isProblem).length;
-    write(this.note, `${plural(members.length, "row")}${problems ? `, ${plural(problems, "problem")}` : ""}`);
+    const out = members.filter(isOut).length;
+    write(this.note, [plural(members.length, "row"), problems && plural(problems, "problem"), out && `${out} out of rotation`].filter(Boolean).join(", "));
     this.note.className = problems ? "bad" : "";
-    const open = !folded.has(backend);
+    const open = !isFolded(backend, members);
     this.title.setAttribute("aria-expanded", String(open));
     this.table.hidden = !open;
     if (open) arrange(this.body, members.flatMap((row) => kept(views, row.id, RowView).show(row)));
@@ -200,48 +191,62 @@ function kept(all, name, Kind) {
   return all.get(name);
 }
 
-const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
-
 function render() {
   if (!node) return;
-  const shown = grouped();
-  arrange(at("backends"), shown.map(([backend, members]) => kept(groups, backend, Group).show(backend, members)));
-  const count = shown.reduce((sum, [, members]) => sum + members.length, 0);
-  write(at("summary"), rows.length === 0
-    ? "No row has asked yet. A row asks when its server line in haproxy.cfg has agent-check: see haplane enroll."
-    : `${plural(count, "row")} of ${rows.length} in ${plural(shown.length, "backend")}`);
+  const visible = grouped();
+  arrange(at("backends"), visible.map(([backend, members]) => kept(groups, backend, Group).show(backend, members)));
+  const count = visible.reduce((sum, [, members]) => sum + members.length, 0);
+  write(at("summary"), rows.length === count ? ""
+    : `${count} of ${plural(rows.length, "row")}, in ${plural(visible.length, "backend")}`);
   write(at("count-all"), String(rows.length));
   write(at("count-problems"), String(rows.filter(isProblem).length));
   write(at("count-out"), String(rows.filter(isOut).length));
+}
+
+/** The whole page in one sentence. */
+function headline() {
+  const number = (which) => rows.filter(which).length;
+  const problems = number(isProblem), pending = number((row) => row.verdict === "pending");
+  const unobserved = number((row) => row.verdict === "unobserved" && !isFree(row) && !isUnasked(row));
+  const all = plural(rows.length, "row");
+  if (!rows.length) return "No row has asked yet. A row asks when its server line in haproxy.cfg has agent-check: see haplane enroll.";
+  if (problems) return `${problems} of ${all} in trouble: ${["diverged", "silent"].map((one) => [number((row) => row.verdict === one), one]).filter(([n]) => n).map((pair) => pair.join(" ")).join(", ")}`;
+  if (pending) return `${pending} of ${all} not there yet`;
+  if (unobserved) return `${all}: ${unobserved} told, and nobody looks whether HAProxy does it`;
+  return `${all}, all as desired`;
 }
 
 function renderNode() {
   const { store, haproxy = [], counts } = node;
   document.title = `${node.node} · haplane`;
   write(at("node"), node.node);
-  write(at("version"), `haplane ${node.version}, since ${moment(node.started_at)}`);
+  write(at("version"), `haplane ${node.version}, since ${moment(node.started_at)}.`);
+  write(at("headline"), headline());
+  at("headline").className = rows.some(isProblem) ? "failed" : "";
   const guard = store.guard;
   at("guard").hidden = !guard;
-  if (guard) write(at("guard"), `Guarded since ${moment(guard.since)}: ${guard.reason}. ${guard.detail} The last trusted state stays in force.`);
+  if (guard) write(at("guard"), `What the store says is not believed (${guard.reason}) since ${moment(guard.since)}. ${guard.detail} The last trusted state stays in force.`);
   const stale = store.age_ms == null || store.age_ms > STALE;
-  document.querySelector(".mark").className = `mark ${guard ? "guarded" : stale ? "stale" : "fresh"}`;
+  if (guard) word("guarded", "bad");
+  else if (stale) word("stale", "wait");
+  else if (rows.some(isProblem) || haproxy.some((one) => one.error)) word("in trouble", "bad");
+  else word("fresh", "good");
   facts(at("facts"), [
     ["store", `${store.kind} ${store.address}`],
     ["index", String(store.index ?? "none yet")],
     ["last good contact", store.age_ms == null ? "never" : `${span(store.age_ms)} ago`, stale ? "failed" : ""],
     ...(store.error ? [["store trouble", store.error, "failed"]] : []),
+    ["keys", `${counts.keys}${counts.invalid ? `, ${counts.invalid} invalid` : ""}`, counts.invalid ? "failed" : ""],
     ...haproxy.map((one) => [`HAProxy ${one.socket}`,
       one.error ?? `${one.version}, process ${one.pid}, up ${span(one.uptime_s * 1000)}`, one.error ? "failed" : ""]),
     ...(haproxy.length ? [] : [["HAProxy", "no socket is configured, so rows are not observed"]]),
-    ["keys", `${counts.keys}${counts.invalid ? `, ${counts.invalid} invalid` : ""}`, counts.invalid ? "failed" : ""],
-    ["rows", String(counts.rows)],
   ]);
 }
 
 function renderKeys() {
   const valid = Object.entries(state.keys).map(([key, value]) => [key, value, ""]);
   const invalid = Object.entries(state.invalid).map(([key, value]) => [key, `${JSON.stringify(value)} is no value and counts as absent`, "failed"]);
-  write(at("count-keys"), String(valid.length));
+  write(at("count-keys"), `${valid.length}${invalid.length ? `, ${invalid.length} invalid` : ""}`);
   arrange(at("keys"), [...invalid, ...valid].map(([key, value, kind]) =>
     element("tr", {}, element("td", {}, element("code", {}, key)), element("td", { className: kind }, value))));
 }
@@ -268,48 +273,16 @@ async function look() {
     const [newNode, newRows, newState] = await Promise.all([read("/v1/node"), read("/v1/rows"), read("/v1/state")]);
     const keysChanged = JSON.stringify(newState) !== JSON.stringify(state) || !node;
     [node, rows, state] = [newNode, identify(newRows), newState];
-    document.body.classList.remove("stale-data");
-    at("away").hidden = true;
+    away(null);
     forget();
     renderNode();
     render();
     if (keysChanged) renderKeys();
     if (!performance.getEntriesByName("shown").length) performance.mark("shown");
   } catch (error) {
-    document.body.classList.add("stale-data");
-    at("away").hidden = false;
-    write(at("away"), `The agent does not answer (${error.message}). What is shown is what it last said.`);
+    away(`The agent does not answer (${error.message}). What is shown is what it last said.`);
   }
 }
 
-// --- hands -----------------------------------------------------------------------------
-
-at("filter").addEventListener("input", (event) => change("q", event.target.value));
-at("sort").addEventListener("change", (event) => change("sort", event.target.value));
-for (const radio of document.getElementsByName("show")) {
-  radio.addEventListener("change", () => change("show", radio.value));
-}
-at("controls").addEventListener("submit", (event) => event.preventDefault());
-addEventListener("hashchange", () => { recall(); render(); });
-addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Escape") {
-    at("filter").value = "";
-    at("filter").blur(); // a row keeps the focus, so that nobody begins again at the top
-    change("q", "");
-    return;
-  }
-  if (event.target.matches("input[type=search], select")) return;
-  if (event.key === "/") {
-    event.preventDefault();
-    at("filter").focus();
-  } else if (event.key === "j" || event.key === "k") {
-    step(event.key === "j");
-  } else if (event.key === "p") {
-    change("show", wish.show === "problems" ? "all" : "problems");
-    recall();
-  }
-});
-
-recall();
+wishes(wish, render);
 live(EVERY, look);

@@ -6,8 +6,10 @@ use haplane_testkit::browser::{Browser, Scheme};
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::ports::Port;
 use haplane_testkit::process::{Process, Signal};
+use tempfile::TempDir;
 
 use crate::agent::{Agent, Folder};
+use crate::command::Haplane;
 use crate::node_page::picture;
 
 #[tokio::test]
@@ -20,24 +22,11 @@ async fn the_fleet_page_shows_who_does_what_and_why() {
     ];
     let lines = ["web/a", "web/cny-b canary", "api/<b>c</b>"];
     let _asking: Vec<_> = agents.iter().map(|agent| agent.asked(&lines)).collect();
-    let urls: Vec<_> = agents
-        .iter()
-        .map(|agent| agent.page().trim_end_matches('/').to_owned())
-        .collect();
-    let urls = urls.join(",");
-    let port = Port::reserve();
-    let log = tempfile::tempdir().unwrap();
-    let listen = port.address().to_string();
-    let command = haplane.command(&["ui", "--ui-listen", &listen, "--agents", &urls]);
-    let mut ui = Process::spawn("haplane ui", command, &log.path().join("log"));
-    eventually("the page is there", Duration::from_secs(10), async || {
-        tokio::net::TcpStream::connect(port.address()).await
-    })
-    .await;
-
+    let urls = addresses(&agents);
+    let mut ui = Ui::start(&haplane, &urls).await;
     let mut browser = Browser::start().await;
     browser.look_as(1200, 900, Scheme::Light).await;
-    browser.goto(&format!("http://{listen}/")).await;
+    browser.goto(&ui.page()).await;
     browser
         .until("document.querySelector('#headline').innerText === '2 of 2 load balancers fresh, 3 of 3 rows as desired'")
         .await;
@@ -68,7 +57,7 @@ async fn the_fleet_page_shows_who_does_what_and_why() {
         .await;
     assert_eq!(
         browser
-            .value("document.querySelectorAll('main b').length")
+            .value("document.querySelectorAll('tbody b').length")
             .await,
         0
     );
@@ -103,7 +92,7 @@ async fn the_fleet_page_shows_who_does_what_and_why() {
         .await;
     browser.until(&says("#facts", "3, 1 invalid")).await;
     browser
-        .until("document.querySelector('.mark').className === 'mark guarded'")
+        .until("document.querySelector('#word').innerText === 'in trouble'")
         .await;
 
     // A load balancer that is gone stands out, and nobody can take what is left for all there is.
@@ -115,6 +104,8 @@ async fn the_fleet_page_shows_who_does_what_and_why() {
     browser
         .until(&says("#rows-note", "1 load balancer did not answer"))
         .await;
+    browser.look_as(1200, 900, Scheme::Dark).await;
+    assert_eq!(browser.faint().await, [""; 0]);
     browser.picture(&picture("fleet")).await;
     first.process.kill();
     browser
@@ -129,8 +120,112 @@ async fn the_fleet_page_shows_who_does_what_and_why() {
     assert_eq!(browser.text("#count-problems").await, "?");
     assert_eq!(browser.complaints(), &[] as &[String]);
 
-    ui.signal(Signal::INT);
-    assert!(ui.exit(Duration::from_secs(10)).await.success());
+    ui.process.signal(Signal::INT);
+    assert!(ui.process.exit(Duration::from_secs(10)).await.success());
+}
+
+#[tokio::test]
+async fn the_fleet_page_shows_what_is_wrong_and_folds_the_rest() {
+    let folder = Folder::new();
+    let haplane = folder.haplane();
+    let agents = [
+        Agent::start_as("lb-01", &haplane).await,
+        Agent::start_as("lb-02", &haplane).await,
+        Agent::start_as("lb-03", &haplane).await,
+        Agent::start_as("lb-04", &haplane).await,
+    ];
+    let rows: Vec<_> = (0..40).map(|one| format!("web/s-{one} canary")).collect();
+    let rows: Vec<_> = rows.iter().map(String::as_str).collect();
+    let _asking: Vec<_> = agents.iter().map(|agent| agent.asked(&rows)).collect();
+    let failing = agents[2].asked(&["web/wrong"]);
+    let urls = addresses(&agents);
+    haplane
+        .run(&["set", "canary", "drain", "--agents", &urls])
+        .exits(0);
+    let ui = Ui::start(&haplane, &urls).await;
+    let mut browser = Browser::start().await;
+    browser.look_as(390, 800, Scheme::Light).await;
+    browser.goto(&ui.page()).await;
+    let lines_are = |table: &str, count: usize| {
+        format!("document.querySelectorAll('{table} tr').length === {count}")
+    };
+    // All four are well: all are shown. Forty rows are out of rotation: the first, and a way to the others.
+    browser.until(&lines_are("#nodes", 4)).await;
+    browser.until(&lines_are("#rows", 25 + 1)).await;
+    let rest = "document.querySelector('#rows button.rest')";
+    assert_eq!(browser.text("#rows button.rest").await, "show 15 more");
+    browser.value(&format!("{rest}.click()")).await;
+    browser.until(&lines_are("#rows", 40 + 1)).await;
+    assert_eq!(browser.text("#rows button.rest").await, "show fewer");
+    browser.value(&format!("{rest}.click()")).await;
+
+    // One row of one of them asks no more.
+    failing.abort();
+    browser
+        .until("document.querySelector('#nodes-note').innerText === '1 of 4 in trouble'")
+        .await;
+    browser.until(&lines_are("#nodes", 1 + 1)).await;
+    assert!(browser.text("#nodes").await.starts_with("lb-03"));
+    assert!(browser.text("#rows").await.starts_with("web/wrong"));
+    assert_eq!(browser.text("#word").await, "in trouble");
+    browser.press("p").await;
+    browser.until(&lines_are("#rows", 1)).await;
+    assert_eq!(browser.value("location.hash").await, "#show=problems");
+    let wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
+    assert_eq!(browser.value(wide).await, false, "wider than a phone");
+    assert_eq!(browser.faint().await, [""; 0]);
+    browser.picture(&picture("fleet-phone")).await;
+
+    // Whoever looks at one row sees what becomes of it.
+    browser.press("j").await;
+    browser.press("Enter").await;
+    browser
+        .until("document.querySelector('#why-nodes').innerText.includes('silent')")
+        .await;
+    let _again = agents[2].asked(&["web/wrong"]);
+    browser
+        .until("document.querySelector('#why-nodes').innerText.includes('unobserved')")
+        .await;
+    assert_eq!(browser.complaints(), &[] as &[String]);
+}
+
+/// What `--agents` takes.
+fn addresses(agents: &[Agent]) -> String {
+    let urls = agents.iter().map(Agent::page);
+    let urls: Vec<_> = urls
+        .map(|url| url.trim_end_matches('/').to_owned())
+        .collect();
+    urls.join(",")
+}
+
+/// A running `haplane ui`.
+struct Ui {
+    process: Process,
+    port: Port,
+    _log: TempDir,
+}
+
+impl Ui {
+    async fn start(haplane: &Haplane, agents: &str) -> Self {
+        let port = Port::reserve();
+        let listen = port.address().to_string();
+        let command = haplane.command(&["ui", "--ui-listen", &listen, "--agents", agents]);
+        let log = tempfile::tempdir().unwrap();
+        let process = Process::spawn("haplane ui", command, &log.path().join("log"));
+        eventually("the page is there", Duration::from_secs(10), async || {
+            tokio::net::TcpStream::connect(port.address()).await
+        })
+        .await;
+        Self {
+            process,
+            port,
+            _log: log,
+        }
+    }
+
+    fn page(&self) -> String {
+        format!("http://{}/", self.port.address())
+    }
 }
 
 #[test]

@@ -65,6 +65,7 @@ async fn the_node_page_follows_what_happens_and_can_be_worked_by_keyboard() {
     browser
         .until("document.querySelector('tr.more')?.innerText.includes('web/cny-b = no value, then canary = drain')")
         .await;
+    assert_eq!(browser.faint().await, [""; 0]);
     browser.picture(&picture("node-details")).await;
     browser.press("Escape").await;
     browser
@@ -109,7 +110,7 @@ async fn the_node_page_shows_what_haproxy_does() {
     browser
         .until(&row(
             "b",
-            "drain web.b drain, .* drain, DRAIN .* 100 0 .*converged",
+            "drain web.b drain, .* DRAIN .agent. 100 0 .*converged",
         ))
         .await;
     browser
@@ -126,7 +127,7 @@ async fn the_node_page_shows_what_haproxy_does() {
     browser
         .until(&row(
             "slot-1",
-            "– – asks by another name maint, .* unobserved",
+            "– – asks by another name MAINT.* unobserved",
         ))
         .await;
     assert_eq!(browser.text("#count-out").await, "1", "b alone");
@@ -167,6 +168,7 @@ async fn the_node_page_says_when_rows_fall_silent_and_when_the_agent_is_gone() {
         .await;
     let wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
     assert_eq!(browser.value(wide).await, false, "wider than a phone");
+    assert_eq!(browser.faint().await, [""; 0]);
     browser.picture(&picture("node-phone-dark")).await;
 
     agent.process.kill();
@@ -175,6 +177,119 @@ async fn the_node_page_says_when_rows_fall_silent_and_when_the_agent_is_gone() {
         .await;
     let kept = "document.querySelectorAll('main tbody tr').length";
     assert_eq!(browser.value(kept).await, 2, "what it said last stays");
+}
+
+#[tokio::test]
+async fn a_large_node_page_begins_with_what_is_wrong_and_keeps_still() {
+    let folder = Folder::new();
+    let agent = Agent::start(&folder.haplane()).await;
+    let lines: Vec<_> = (0..20)
+        .flat_map(|backend| (0..16).map(move |server| format!("backend-{backend}/s-{server}")))
+        .collect();
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    let _asking = agent.asked(&lines);
+    let failing = agent.asked(&["wrong/a", "wrong/b"]);
+    let mut browser = Browser::start().await;
+    browser.look_as(1200, 800, Scheme::Light).await;
+    browser.goto(&agent.page()).await;
+    let lines_are = |count: usize| {
+        format!("document.querySelectorAll('main table:not([hidden]) tbody tr').length === {count}")
+    };
+    let told = "[...document.querySelectorAll('main h2')].map((one) => one.innerText).join()";
+    browser
+        .until("document.querySelector('#count-all').textContent === '322'")
+        .await;
+    // Thousands of lines that are well only hide the others.
+    browser.until(&lines_are(0)).await;
+    browser
+        .until("document.querySelector('#headline').innerText.startsWith('322 rows: 322 told')")
+        .await;
+
+    // Ages change at every look, and nothing moves for it.
+    browser
+        .value(
+            "window.moved = []; new PerformanceObserver((list) => moved.push(...list.getEntries()))
+             .observe({ type: 'layout-shift' })",
+        )
+        .await;
+    let looks = "performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/v1/rows')).length";
+    let before = browser.value(looks).await.as_u64().unwrap();
+    browser.until(&format!("{looks} >= {}", before + 3)).await;
+    assert_eq!(browser.value("moved.length").await, 0);
+
+    // What is wrong comes first, and open.
+    failing.abort();
+    browser.until(&lines_are(2)).await;
+    browser
+        .until("document.querySelector('#headline').innerText === '2 of 322 rows in trouble: 2 silent'")
+        .await;
+    assert_eq!(browser.text("#word").await, "in trouble");
+    let titles = browser.value(told).await;
+    let titles = titles.as_str().unwrap();
+    assert!(titles.starts_with("wrong"), "{titles}");
+    assert_eq!(browser.faint().await, [""; 0]);
+
+    // By keyboard: the rows, then the first backend that is folded, then its rows.
+    for _ in 0..3 {
+        browser.press("j").await;
+    }
+    browser.press("Enter").await;
+    browser.until(&lines_are(2 + 16)).await;
+    for _ in 0..16 {
+        browser.press("j").await;
+    }
+    let here = "document.activeElement.innerText";
+    assert_eq!(browser.value(here).await, "s-15");
+    // It comes up among the first, and the cursor with it.
+    folder
+        .haplane()
+        .run(&["set", "backend-0/s-15", "drain", "--force"])
+        .exits(0);
+    browser
+        .until("document.querySelectorAll('main tbody')[1].innerText.startsWith('s-15')")
+        .await;
+    assert_eq!(browser.value(here).await, "s-15");
+    browser.press("p").await;
+    browser.until(&lines_are(2)).await;
+    assert_eq!(browser.value("location.hash").await, "#show=problems");
+    browser.press("Escape").await;
+    browser.press("p").await;
+    browser.until(&lines_are(2 + 16)).await;
+    assert_eq!(browser.complaints(), &[] as &[String]);
+}
+
+#[tokio::test]
+async fn the_node_page_shows_where_the_keyboard_is() {
+    let folder = Folder::new();
+    let agent = Agent::start(&folder.haplane()).await;
+    let _asking = agent.asked(&["web/a"]);
+    let mut browser = Browser::start().await;
+    for scheme in [Scheme::Dark, Scheme::Light] {
+        browser.look_as(1200, 800, scheme).await;
+        browser.goto("about:blank").await;
+        browser.goto(&agent.page()).await;
+        browser
+            .until("document.querySelectorAll('main tbody tr').length === 1")
+            .await;
+        let mut way = Vec::new();
+        for _ in 0..6 {
+            browser.press("Tab").await;
+            let place = "(({ activeElement: one }) => [
+                one.id || one.name || one.tagName.toLowerCase() + ' ' + one.textContent,
+                getComputedStyle(one.closest('.choice label') ?? one).outlineStyle,
+            ].join(': '))(document)";
+            way.push(browser.value(place).await.as_str().unwrap().to_owned());
+        }
+        let expected = [
+            "summary Keys in force 0: solid",
+            "filter: solid",
+            "show: solid",
+            "sort: solid",
+            "button web: solid",
+            "button a: solid",
+        ];
+        assert_eq!(way, expected, "{scheme:?}");
+    }
 }
 
 #[tokio::test]
@@ -195,27 +310,33 @@ async fn the_node_page_stays_quick_with_5000_rows() {
     let shown = browser
         .value("performance.getEntriesByName('shown')[0].startTime")
         .await;
-    // From a typed letter to the picture that answers it.
-    let typed = "new Promise((done) => {
-        const input = document.querySelector('#filter');
-        const start = performance.now();
-        input.value = 'backend-7/';
-        input.dispatchEvent(new Event('input'));
-        requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)));
-    })";
-    let filtered = browser.value(typed).await;
-    assert_eq!(
-        browser
-            .value("document.querySelectorAll('main tbody tr').length")
-            .await,
-        100
-    );
-    let back = browser.value(&typed.replace("'backend-7/'", "''")).await;
+    // From a wish to the picture that answers it.
+    let wished = |field: &str, value: &str, event: &str| {
+        format!(
+            "new Promise((done) => {{
+                const field = document.querySelector('{field}');
+                const start = performance.now();
+                field.value = '{value}';
+                field.dispatchEvent(new Event('{event}'));
+                requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)));
+            }})"
+        )
+    };
+    let lines = "document.querySelectorAll('main table:not([hidden]) tbody tr').length";
+    let all = browser.value(&wished("#sort", "weight", "change")).await;
+    assert_eq!(browser.value(lines).await, 5000);
+    let filtered = browser
+        .value(&wished("#filter", "backend-7/", "input"))
+        .await;
+    assert_eq!(browser.value(lines).await, 100);
+    let back = browser.value(&wished("#filter", "", "input")).await;
+    assert_eq!(browser.value(lines).await, 5000);
     browser.picture(&picture("node-5000")).await;
     // How quick it is on a quiet machine is for a person to measure; that it is not stuck, for this.
     let limit = 20_000.0;
     for (what, took) in [
         ("shown", &shown),
+        ("all lines", &all),
         ("filtered", &filtered),
         ("all back", &back),
     ] {
