@@ -39,8 +39,8 @@ pub struct PoolStatus {
     pub homeless: Vec<Homeless>,
     /// Who waits because it comes and goes.
     pub damped: Vec<InstanceId>,
-    /// Who could not be brought in.
-    pub refused: Vec<InstanceId>,
+    /// Who could not be brought in, and is tried again.
+    pub failing: Vec<InstanceId>,
     /// Slots that a person changed and that are left alone.
     pub by_hand: Vec<ServerName>,
     /// When a round last went well.
@@ -196,7 +196,7 @@ impl PoolStatus {
         self.slots = observed.slots.iter().filter_map(view).collect();
         self.homeless.clone_from(&plan.homeless);
         self.damped = ids(&plan.damped);
-        self.refused = ids(&plan.refused);
+        self.failing = ids(&plan.refused);
         self.by_hand.clone_from(&plan.by_hand);
     }
 

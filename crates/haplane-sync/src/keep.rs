@@ -28,10 +28,20 @@ pub struct Keeper {
     process: Process,
     board: Arc<Board>,
     metrics: Arc<Metrics>,
-    troubles: BTreeMap<String, Trouble>,
+    /// What goes on being wrong, with the process as a whole (no pool) or with one pool.
+    troubles: BTreeMap<(String, About), Trouble>,
     /// Up to which change of its list a pool was seen to have arrived.
     arrived: BTreeMap<String, Moment>,
     pause: Duration,
+}
+
+/// What a failure is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum About {
+    /// Nothing could be decided: no answer, no list, no slots.
+    Look,
+    /// Steps were decided, and HAProxy did not take all of them.
+    Steps,
 }
 
 /// A failure that goes on.
@@ -124,7 +134,7 @@ impl Keeper {
                 process.version.clone_from(&backend.version);
                 process.error = None;
             });
-            self.recovered("");
+            self.recovered("", About::Look);
             for pool in pools {
                 let began = Instant::now();
                 match self.process.round(&socket, &backend, pool).await {
@@ -156,7 +166,7 @@ impl Keeper {
             );
             match &taken.trouble {
                 Some(trouble) => {
-                    tracing::warn!(pool = name, socket = %path, slot, instance, kind, why, trouble, "a step was not acknowledged; it will be taken again");
+                    tracing::debug!(pool = name, socket = %path, slot, instance, kind, why, trouble, "a step was not acknowledged; it will be taken again");
                 }
                 None if taken.planned.telling => {
                     tracing::info!(pool = name, socket = %path, slot, instance, kind, why, "step taken");
@@ -175,6 +185,11 @@ impl Keeper {
             let trouble = taken.trouble.as_ref()?;
             Some(format!("{} {}: {trouble}", step.kind.as_str(), step.slot))
         });
+        if let Some(trouble) = &first_trouble {
+            self.say(name, About::Steps, trouble);
+        } else if went_well {
+            self.recovered(name, About::Steps);
+        }
         let now = self.board.clock.now();
         let memory = self.process.memory(pool);
         self.board.update(&path, |process| {
@@ -191,7 +206,7 @@ impl Keeper {
                 status.last_success = Some(now);
             }
         });
-        self.recovered(name);
+        self.recovered(name, About::Look);
         self.note_arrival(pool, at_rest);
         match (
             round.taken.is_empty(),
@@ -229,7 +244,7 @@ impl Keeper {
             process.pid = None;
             process.error = Some(text.clone());
         });
-        self.say("", &text);
+        self.say("", About::Look, &text);
     }
 
     fn failed(&mut self, pool: &str, error: &RoundError) {
@@ -243,16 +258,17 @@ impl Keeper {
         });
         // A source that gives no list says so itself, once it has failed.
         if !matches!(error, RoundError::NoList) {
-            self.say(pool, &text);
+            self.say(pool, About::Look, &text);
         }
     }
 
-    /// A failure is said when it begins or changes, and then once a minute.
-    fn say(&mut self, pool: &str, text: &str) {
+    /// A failure is said when it begins, and then once a minute; one to look also when its cause changes. Steps that fail
+    /// are taken again for ever, one slot after another.
+    fn say(&mut self, pool: &str, about: About, text: &str) {
         let now = Instant::now();
         let socket = self.process.path().to_string();
-        match self.troubles.get_mut(pool) {
-            Some(trouble) if trouble.text == text => {
+        match self.troubles.get_mut(&(pool.to_owned(), about)) {
+            Some(trouble) if trouble.text == text || about == About::Steps => {
                 trouble.times += 1;
                 if now.duration_since(trouble.said) >= SAY_AGAIN {
                     trouble.said = now;
@@ -260,20 +276,27 @@ impl Keeper {
                 }
             }
             _ => {
-                tracing::warn!(pool, socket, "{text}; slots stay as they are");
+                match about {
+                    About::Look => tracing::warn!(pool, socket, "{text}; slots stay as they are"),
+                    About::Steps => tracing::warn!(
+                        pool,
+                        socket,
+                        "not every step is acknowledged, those are taken again: {text}"
+                    ),
+                }
                 let trouble = Trouble {
                     text: text.to_owned(),
                     since: now,
                     said: now,
                     times: 1,
                 };
-                self.troubles.insert(pool.to_owned(), trouble);
+                self.troubles.insert((pool.to_owned(), about), trouble);
             }
         }
     }
 
-    fn recovered(&mut self, pool: &str) {
-        if let Some(trouble) = self.troubles.remove(pool) {
+    fn recovered(&mut self, pool: &str, about: About) {
+        if let Some(trouble) = self.troubles.remove(&(pool.to_owned(), about)) {
             let socket = self.process.path().to_string();
             tracing::info!(pool, socket, after = ?trouble.since.elapsed(), "well again");
         }

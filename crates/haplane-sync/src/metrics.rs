@@ -51,6 +51,7 @@ pub struct Metrics {
     instances: Family<PoolLabel, Gauge>,
     homeless: Family<PoolLabel, Gauge>,
     damped: Family<PoolLabel, Gauge>,
+    failing: Family<PoolLabel, Gauge>,
     refused_lines: Family<PoolLabel, Gauge>,
     by_hand: Family<PoolLabel, Gauge>,
     held: Family<ReasonLabel, Gauge>,
@@ -74,6 +75,7 @@ impl Metrics {
             instances: panel.plain("instances", "Instances that the source lists"),
             homeless: panel.plain("homeless", "Instances without a slot, in the process with the most of them"),
             damped: panel.plain("damped", "Instances that wait because they come and go too often"),
+            failing: panel.plain("failing", "Instances whose server HAProxy would not take, tried again, in the process with the most of them"),
             refused_lines: panel.plain("refused_lines", "Lines or entries of the source that are no instances"),
             by_hand: panel.plain("by_hand", "Slots that somebody changed by hand and that are left as they are"),
             held: panel.plain("held", "1 while the source's list is not acted on as it is"),
@@ -170,6 +172,9 @@ impl Metrics {
             self.damped
                 .get_or_create(&label)
                 .set(most(|status| status.damped.len()));
+            self.failing
+                .get_or_create(&label)
+                .set(most(|status| status.failing.len()));
             self.by_hand
                 .get_or_create(&label)
                 .set(most(|status| status.by_hand.len()));

@@ -190,7 +190,9 @@ fn observed_slot(row: &ServerRow, stat: Option<&StatRow>) -> ObservedSlot {
     };
     ObservedSlot {
         server: row.row.server.clone(),
-        endpoint: row.address.and_then(|address| Endpoint::new(address, port)),
+        endpoint: row
+            .address
+            .and_then(|address| Endpoint::new(address, port).ok()),
         admin,
         sessions: stat.map_or(0, |stat| {
             stat.sessions.unwrap_or_default() + stat.queued.unwrap_or_default()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haplane_core::slots::hold::Held;
-use haplane_core::slots::{Homeless, Plan, Planned, Stage};
+use haplane_core::slots::{Homeless, Memory, Plan, Planned, Stage};
 use haplane_store::consul::Client;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::observe::served;
 use crate::pool::Pool;
-use crate::process::{Process, RoundError};
+use crate::process::{Process, RoundError, Taken};
 use crate::responder::Responder;
 use crate::settings::{Source, SyncSettings};
 use crate::source::consul::Selection;
@@ -34,6 +34,8 @@ pub struct PoolReport {
     pub held: Option<Held>,
     /// Lines that are no instances.
     pub refused: Vec<Refused>,
+    /// Instances left out because another one has their id or address.
+    pub twins: Vec<String>,
     /// Its source is a file, not a peer.
     pub from_file: bool,
     /// Why nothing is known.
@@ -51,6 +53,8 @@ pub enum Deed {
 
 /// How long a run goes on after the longest drain.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// Steps that HAProxy has not taken for this long, tried again and again, it will not take.
+const PATIENCE_WITH_FAILURES: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Reads every source once and goes through every HAProxy, all at the same time. What would be held of the pools in
@@ -62,7 +66,7 @@ pub async fn run(settings: &SyncSettings, deed: Deed, accept: &[String]) -> Vec<
     let client = Client::new(settings.consul.clone());
     for pool in &pools {
         let reading = read_source(&client, pool).await;
-        pool.take(reading, clock.now());
+        let _asked_once = pool.take(reading, clock.now());
     }
     let mut running = tokio::task::JoinSet::new();
     for path in &settings.sockets {
@@ -115,6 +119,7 @@ async fn go_through(
                 homeless: Vec::new(),
                 held: None,
                 refused: Vec::new(),
+                twins: Vec::new(),
                 from_file: matches!(pool.settings.source, Source::File(_)),
                 error: None,
             };
@@ -134,6 +139,7 @@ async fn go_through(
             report.error = done.err();
             report.held = standing.held;
             report.refused = standing.refused;
+            report.twins = standing.twins;
             reports.push(report);
         }
     }
@@ -169,6 +175,7 @@ async fn apply_one(
     mut accept: bool,
 ) -> Result<(), RoundError> {
     let deadline = Instant::now() + pool.settings.policy.drain_grace + PATIENCE;
+    let mut failing_since = None;
     loop {
         let socket = process.socket().await?;
         let backend = process.look(&socket, std::slice::from_ref(pool)).await?;
@@ -184,21 +191,36 @@ async fn apply_one(
             }
             round => round?,
         };
-        let told = round
-            .taken
-            .into_iter()
-            .filter(|taken| taken.trouble.is_some() || taken.planned.telling);
-        report
-            .steps
-            .extend(told.map(|taken| (taken.planned, taken.trouble)));
+        for taken in round.taken {
+            note(&mut report.steps, taken);
+        }
         report.homeless.clone_from(&round.plan.homeless);
         if is_done(process, pool, &round.plan) {
             return Ok(());
         }
-        if Instant::now() > deadline {
+        if process.memory(pool).is_some_and(Memory::is_failing) {
+            failing_since.get_or_insert_with(Instant::now);
+        } else {
+            failing_since = None;
+        }
+        let gives_up =
+            failing_since.is_some_and(|since: Instant| since.elapsed() > PATIENCE_WITH_FAILURES);
+        if gives_up || Instant::now() > deadline {
             return Err(RoundError::NotSettled);
         }
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// A step that is taken again takes the place of the attempt that failed.
+fn note(steps: &mut Vec<(Planned, Option<String>)>, taken: Taken) {
+    let Taken { planned, trouble } = taken;
+    let again = |(earlier, trouble): &(Planned, Option<String>)| {
+        trouble.is_some() && earlier.step.slot == planned.step.slot
+    };
+    steps.retain(|step| !again(step));
+    if trouble.is_some() || planned.telling {
+        steps.push((planned, trouble));
     }
 }
 

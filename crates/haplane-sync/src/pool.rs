@@ -7,11 +7,13 @@ use std::time::Duration;
 use haplane_core::slots::flap::{Flap, Flaps};
 use haplane_core::slots::forecast::Trend;
 use haplane_core::slots::hold::{ConfirmError, Guard, Held, HeldReason};
-use haplane_core::slots::{Endpoint, Instance, InstanceId, Moment, Wanted, without_duplicates};
+use haplane_core::slots::{
+    Endpoint, Instance, InstanceId, Mode, Moment, Wanted, without_duplicates,
+};
 use tokio::sync::watch;
 
 use crate::settings::{PoolSettings, SocketPath};
-use crate::source::{Reading, Refused};
+use crate::source::{Heard, Reading, Refused};
 
 /// How long a first list waits for a process that does not answer.
 const WAIT_FOR_OTHERS: Duration = Duration::from_millis(500);
@@ -105,8 +107,8 @@ impl Pool {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in one look at the source.
-    pub fn take(&self, reading: Reading, now: Moment) {
+    /// Takes in one look at the source; whether its list is acted on as it is.
+    pub fn take(&self, reading: Reading, now: Moment) -> Heard {
         let before = self.wanted(now);
         let held_before = self.held();
         {
@@ -139,6 +141,11 @@ impl Pool {
         if before != self.wanted(now) {
             self.inner().last_change = now;
             self.wake();
+        }
+        if self.standing().held.is_some() {
+            Heard::Held
+        } else {
+            Heard::Taken
         }
     }
 
@@ -254,9 +261,15 @@ impl Pool {
         self.inner().flaps.of(id).collect()
     }
 
-    /// When the pool will be full at this rate.
+    /// When the pool will be full at this rate, of slots that there are, or of dynamic servers that there may be; none
+    /// as long as no slot was seen.
     pub fn time_to_full(&self, slots: usize, now: Moment) -> Option<Duration> {
-        self.inner().trend.time_to_full(slots, now)
+        let room = match self.settings.policy.mode {
+            Mode::Slots if slots == 0 => return None,
+            Mode::Slots => slots,
+            Mode::Dynamic { most, .. } => most,
+        };
+        self.inner().trend.time_to_full(room, now)
     }
 
     /// One line for each change of what is held: loudly when it begins, once when it ends.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use haplane_core::slots::world::{Foreseen, foresee};
 use haplane_core::slots::{
-    Answers, Instance, InstanceId, Memory, Moment, Observed, Opening, Outcome, Plan, Planned,
-    Wanted, Words, doubtful, plan,
+    Answers, Instance, Memory, Moment, Observed, Opening, Outcome, Plan, Planned, Wanted, Words,
+    doubtful, plan,
 };
 use haplane_haproxy::BackendName;
 use haplane_haproxy::runtime_cmd::{Action, Command};
@@ -151,7 +151,7 @@ impl Process {
             &answers,
             now,
         );
-        memory.note_waiting(without_a_slot(&plan), now);
+        memory.note_waiting(&plan, &wanted, now);
         let taken = self.take(socket, pool, &plan).await;
         Ok(Round {
             observed,
@@ -305,13 +305,4 @@ impl Process {
 
 fn is_weight(command: &Command) -> bool {
     matches!(command.action, Action::Weight(_))
-}
-
-/// Everybody who has no slot, for whatever reason.
-fn without_a_slot(plan: &Plan) -> impl Iterator<Item = &InstanceId> {
-    let homeless = plan.homeless.iter().map(|homeless| &homeless.instance);
-    homeless
-        .chain(&plan.damped)
-        .chain(&plan.refused)
-        .map(|instance| &instance.id)
 }

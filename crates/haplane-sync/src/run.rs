@@ -145,6 +145,7 @@ async fn follow(
             consul::watch(
                 client,
                 Selection::new(service, &pool.settings),
+                reconcile,
                 hand_over,
                 stop,
             )

@@ -4,6 +4,7 @@ pub mod consul;
 pub mod file;
 pub mod hosts;
 
+use std::fmt;
 use std::path::PathBuf;
 
 use haplane_core::slots::Instance;
@@ -15,6 +16,15 @@ pub enum Reading {
     List(Listing),
     /// There is none now.
     Failed(Failure),
+}
+
+/// What became of a reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// What it says is done.
+    Taken,
+    /// It is held: another one may settle it.
+    Held,
 }
 
 /// A whole list, with what was left out of it.
@@ -29,10 +39,43 @@ pub struct Listing {
 /// A line or an entry that is not an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The line's number in a file, from 1; the entry's in a list.
-    pub number: usize,
+    /// Where it stands.
+    pub place: Place,
     /// What is wrong with it.
     pub why: String,
+}
+
+/// Where something stands in a list, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a line of a file.
+    Line(usize),
+    /// In an entry of a JSON list, or of the answer of Consul.
+    Entry(usize),
+}
+
+impl Place {
+    /// `line` or `entry`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Line(_) => "line",
+            Self::Entry(_) => "entry",
+        }
+    }
+
+    /// Which one.
+    pub const fn number(self) -> usize {
+        match self {
+            Self::Line(number) | Self::Entry(number) => number,
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, why } = self;
+        write!(f, "{} {} is refused: {why}", place.word(), place.number())
+    }
 }
 
 /// Why there is no list.

@@ -33,7 +33,7 @@ fn one_pool<'a>(
     let refused: Vec<_> = standing
         .refused
         .iter()
-        .map(|refused| json!({ "number": refused.number, "why": refused.why }))
+        .map(|refused| json!({ "place": refused.place.word(), "number": refused.place.number(), "why": refused.why }))
         .collect();
     let processes: Vec<_> = processes
         .map(|(path, process)| one_process(board, pool, &path.to_string(), process))
@@ -88,7 +88,7 @@ fn one_process(board: &Board, pool: &Pool, socket: &str, process: &ProcessStatus
         "time_to_full_s": full.map(|time| time.as_secs()),
         "homeless": homeless,
         "damped": ids(&status.damped),
-        "failing": ids(&status.refused),
+        "failing": ids(&status.failing),
         "by_hand": status.by_hand.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "slots": status.slots.iter().map(|slot| slot_view(board, pool, slot)).collect::<Vec<_>>(),
     })

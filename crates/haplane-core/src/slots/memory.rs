@@ -1,7 +1,7 @@
 //! What is remembered of one process's slots between two looks at it. HAProxy shows neither what a slot's agent check
 //! sends nor whom a slot is meant for; both are remembered here, and only what was acknowledged counts as known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,9 @@ use haplane_haproxy::{AdminState, ServerName};
 
 use super::model::{
     Agent, Endpoint, Instance, InstanceId, Moment, Observed, ObservedSlot, Opening, ProcessId,
+    Wanted,
 };
+use super::plan::Plan;
 use super::reason::Reason;
 use super::step::{Kind, Step};
 use super::words::Words;
@@ -98,6 +100,9 @@ impl Transition {
             Stage::Unknown | Stage::Free | Stage::Idle => "changed",
         };
         let reason = self.reason?;
+        if self.stage == Stage::Active && reason == Reason::Unfamiliar {
+            return Some("found serving by a synchroniser that had not seen it before".to_owned());
+        }
         Some(format!("{done} because {}", reason.past()))
     }
 }
@@ -263,9 +268,10 @@ impl Memory {
         self.slots.iter()
     }
 
-    /// Whether the last step on some slot was not acknowledged.
+    /// Whether the last step on some slot, or to bring some instance in, was not acknowledged. A server that could not
+    /// even be added has no slot that would tell.
     pub fn is_failing(&self) -> bool {
-        self.slots.values().any(|slot| slot.failures > 0)
+        !self.troubles.is_empty() || self.slots.values().any(|slot| slot.failures > 0)
     }
 
     /// Since when an instance has been without a slot.
@@ -307,13 +313,18 @@ impl Memory {
         restarted
     }
 
-    /// Notes who is without a slot, so that whoever waits longest is served first.
-    pub fn note_waiting<'a>(&mut self, ids: impl Iterator<Item = &'a InstanceId>, now: Moment) {
+    /// Notes who is without a slot, so that whoever waits longest is served first. Who is tried again keeps its place
+    /// and its number of failures until it is in, or no longer wanted.
+    pub fn note_waiting(&mut self, plan: &Plan, wanted: &Wanted, now: Moment) {
         let before = std::mem::take(&mut self.waiting);
-        self.waiting = ids
+        let wanted: BTreeSet<_> = wanted.serve.iter().map(|instance| &instance.id).collect();
+        self.troubles.retain(|id, _| wanted.contains(id));
+        let tried = self.troubles.keys();
+        self.waiting = plan
+            .without_a_slot()
+            .chain(tried)
             .map(|id| (id.clone(), before.get(id).copied().unwrap_or(now)))
             .collect();
-        self.troubles.retain(|id, _| self.waiting.contains_key(id));
     }
 
     /// Before a step is taken: from now on until it is acknowledged, nothing about the slot is certain.
@@ -377,7 +388,10 @@ impl Memory {
             Kind::Restate {
                 words: Some(words), ..
             } => slot.told = Told::Words(words.clone()),
-            Kind::Open { words, .. } => {
+            Kind::Open {
+                instance, words, ..
+            } => {
+                self.troubles.remove(&instance.id);
                 slot.opened = Some(opening);
                 slot.told = words.clone().map_or(Told::Unknown, Told::Words);
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::ops::Add;
 use std::str::FromStr;
@@ -42,32 +42,52 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint, unless the port is 0.
-    pub fn new(address: IpAddr, port: u16) -> Option<Self> {
-        NonZeroU16::new(port).map(|port| Self { address, port })
+    /// An endpoint of one machine, an IPv4 address in the clothes of an IPv6 one as what it is.
+    ///
+    /// # Errors
+    ///
+    /// Port 0, and addresses that are nobody's own: HAProxy takes all of them. It connects to `0.0.0.0` as to the
+    /// address that the client asked for, which is its own.
+    pub fn new(address: IpAddr, port: u16) -> Result<Self, EndpointError> {
+        let address = address.to_canonical();
+        let port = NonZeroU16::new(port).ok_or(EndpointError::Port(0))?;
+        let is_broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+        if address.is_unspecified() || address.is_multicast() || is_broadcast {
+            return Err(EndpointError::Nobody(address));
+        }
+        Ok(Self { address, port })
     }
 }
 
-/// Why a text is not an endpoint.
+/// Why there is no endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not ADDRESS:PORT with an IP address (IPv6 in brackets) and a port from 1 to 65535"
-)]
-pub struct EndpointError(String);
+#[non_exhaustive]
+pub enum EndpointError {
+    /// Not of the form.
+    #[error(
+        "{0:?} is not ADDRESS:PORT with an IP address (IPv6 in brackets) and a port from 1 to 65535"
+    )]
+    Form(String),
+    /// A port out of range.
+    #[error("{0} is not a port from 1 to 65535")]
+    Port(u64),
+    /// An address that no single machine has.
+    #[error("{0} is not the address of one machine")]
+    Nobody(IpAddr),
+}
 
 impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        let wrong = || EndpointError(text.to_owned());
+        let wrong = || EndpointError::Form(text.to_owned());
         let socket: SocketAddr = text.parse().map_err(|_| wrong())?;
-        let port = NonZeroU16::new(socket.port()).ok_or_else(wrong)?;
         // A scope such as %eth0 is lost in HAProxy.
         match socket {
             SocketAddr::V6(v6) if v6.scope_id() != 0 => Err(wrong()),
-            _ => Ok(Self {
-                address: socket.ip(),
-                port,
+            _ => Self::new(socket.ip(), socket.port()).map_err(|error| match error {
+                EndpointError::Port(_) => wrong(),
+                error => error,
             }),
         }
     }

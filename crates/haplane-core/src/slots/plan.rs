@@ -6,8 +6,8 @@ use haplane_haproxy::{AdminState, Percent, ServerName};
 
 use super::memory::{Memory, SlotMemory, Stage, Told};
 use super::model::{
-    Agent, Answers, ByHand, CheckPort, Endpoint, Health, Instance, Mode, Moment, Observed,
-    ObservedSlot, Policy, Removal, Wanted,
+    Agent, Answers, ByHand, CheckPort, Endpoint, Health, Instance, InstanceId, Mode, Moment,
+    Observed, ObservedSlot, Policy, Removal, Wanted,
 };
 use super::reason::Reason;
 use super::step::{Kind, Step};
@@ -61,6 +61,15 @@ impl Plan {
     /// All steps in the order in which they are taken: room is made before it is used.
     pub fn steps(&self) -> impl Iterator<Item = &Planned> {
         self.frees.iter().chain(&self.restates).chain(&self.fills)
+    }
+
+    /// Everybody who has no slot, for whatever reason.
+    pub fn without_a_slot(&self) -> impl Iterator<Item = &InstanceId> {
+        let homeless = self.homeless.iter().map(|homeless| &homeless.instance);
+        homeless
+            .chain(&self.damped)
+            .chain(&self.refused)
+            .map(|instance| &instance.id)
     }
 
     /// Whether there is nothing to do.

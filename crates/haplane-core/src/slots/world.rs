@@ -52,7 +52,7 @@ impl World {
         if let Action::Add(address, port, parameters) = &command.action {
             return self.add(
                 &command.row.server,
-                Endpoint::new(*address, *port),
+                Endpoint::new(*address, *port).ok(),
                 parameters,
             );
         }
@@ -75,7 +75,7 @@ impl World {
                     slot.health = Health::Up;
                 }
             }
-            Action::Address(address, port) => slot.endpoint = Endpoint::new(*address, *port),
+            Action::Address(address, port) => slot.endpoint = Endpoint::new(*address, *port).ok(),
             Action::CheckPort(port) => slot.check_port = Some(*port),
             Action::Weight(share) => {
                 slot.weight = weight_in_force(*share, slot.configured_weight);

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use haplane_core::backoff::Backoff;
-use haplane_core::slots::{Endpoint, Instance, InstanceId};
+use haplane_core::slots::{Endpoint, EndpointError, Instance, InstanceId};
 use haplane_haproxy::Percent;
 use haplane_store::consul::Client;
 use haplane_store::consul::service::{self, Instances, Which};
 use haplane_store::{StoreError, StoreErrorKind};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Listing, Reading, Refused};
+use super::{Failure, Heard, Listing, Place, Reading, Refused};
 use crate::settings::PoolSettings;
 
 /// A client blocked on an index from before a loss of data sleeps through changes until its wait ends (facts 8.1).
@@ -75,17 +75,24 @@ pub async fn read(client: &Client, selection: &Selection) -> Reading {
     }
 }
 
-/// Follows the service until stopped, handing over each reading.
+/// Follows the service until stopped, handing over each reading; while its list is held it is read `again` and again.
 pub async fn watch(
     client: Client,
     selection: Selection,
-    mut hand_over: impl FnMut(Reading) + Send,
+    again: Duration,
+    mut hand_over: impl FnMut(Reading) -> Heard + Send,
     stop: CancellationToken,
 ) {
+    let mut heard = Heard::Taken;
     let mut backoff = Backoff::new(PACE, Duration::from_millis(200), Duration::from_secs(2));
     let mut index = None;
     loop {
-        let read = next(&client, &selection.service, index);
+        // A permission that is back wakes nobody: what is held is asked for again, not only waited for.
+        let wait = match heard {
+            Heard::Taken => WAIT,
+            Heard::Held => WAIT.min(again),
+        };
+        let read = next(&client, &selection.service, index, wait);
         let read = tokio::select! {
             () = stop.cancelled() => return,
             read = read => read,
@@ -94,7 +101,7 @@ pub async fn watch(
             Ok(instances) => {
                 backoff.reset();
                 index = Some(instances.meta.index);
-                hand_over(Reading::List(understand(&instances.list, &selection)));
+                heard = hand_over(Reading::List(understand(&instances.list, &selection)));
                 PACE
             }
             Err(error) => {
@@ -110,7 +117,12 @@ pub async fn watch(
     }
 }
 
-async fn next(client: &Client, service: &str, index: Option<u64>) -> Result<Instances, StoreError> {
+async fn next(
+    client: &Client,
+    service: &str,
+    index: Option<u64>,
+    wait: Duration,
+) -> Result<Instances, StoreError> {
     let Some(index) = index else {
         return client
             .instances(service, Which::Passing)
@@ -118,7 +130,7 @@ async fn next(client: &Client, service: &str, index: Option<u64>) -> Result<Inst
             .and_then(led);
     };
     let read = client
-        .instances_after(service, Which::Passing, index, WAIT)
+        .instances_after(service, Which::Passing, index, wait)
         .await
         .and_then(led)?;
     if read.meta.index < index && !read.consistent {
@@ -168,8 +180,8 @@ fn understand(list: &[service::Instance], selection: &Selection) -> Listing {
         match one(instance, &id, &selection.zone_key, weighted) {
             Ok(instance) => listing.instances.push(instance),
             Err(why) => listing.refused.push(Refused {
-                number: index + 1,
-                why,
+                place: Place::Entry(index + 1),
+                why: format!("{} on {}: {why}", instance.id, instance.node),
             }),
         }
     }
@@ -182,12 +194,13 @@ fn one(
     zone_key: &str,
     weighted: bool,
 ) -> Result<Instance, String> {
-    let in_service = |why: String| format!("{} on {}: {why}", instance.id, instance.node);
     let address = instance.address.parse();
-    let address =
-        address.map_err(|_| in_service(format!("{:?} is not an IP address", instance.address)))?;
-    let port = u16::try_from(instance.port).ok();
-    let endpoint = port.and_then(|port| Endpoint::new(address, port));
+    let address = address.map_err(|_| format!("{:?} is not an IP address", instance.address))?;
+    let port = u16::try_from(instance.port).unwrap_or_default();
+    let endpoint = Endpoint::new(address, port).map_err(|error| match error {
+        EndpointError::Port(_) => format!("{} is not a port from 1 to 65535", instance.port),
+        error => error.to_string(),
+    })?;
     let id: InstanceId = id.parse().map_err(|error| format!("{error}"))?;
     let weight =
         weighted.then(|| Percent::new(u16::try_from(instance.weight.clamp(1, 256)).unwrap_or(256)));
@@ -197,9 +210,7 @@ fn one(
         .or_else(|| instance.node_meta.get(zone_key));
     Ok(Instance {
         id,
-        endpoint: endpoint.ok_or_else(|| {
-            in_service(format!("{} is not a port from 1 to 65535", instance.port))
-        })?,
+        endpoint,
         zone: zone.cloned(),
         weight: weight.flatten(),
         groups: Vec::new(),

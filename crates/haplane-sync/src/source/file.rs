@@ -10,7 +10,7 @@ use notify::{RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Listing, Reading, hosts};
+use super::{Failure, Heard, Listing, Reading, hosts};
 
 /// No host list is larger, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
@@ -38,18 +38,16 @@ fn understand(path: &Path, text: &str, allow_empty: bool) -> Result<Listing, Fai
     };
     let listing = hosts::read(text).map_err(no_list)?;
     let is_json = text.trim_start().starts_with('[');
-    if listing.instances.is_empty() && !is_json && !(allow_empty && listing.refused.is_empty()) {
+    let none = if is_json { "no entry" } else { "no line" };
+    // `[]` says that nothing is there; a text without a line says so only where that was allowed.
+    let may_be_empty = listing.refused.is_empty() && (is_json || allow_empty);
+    if listing.instances.is_empty() && !may_be_empty {
         let first = listing
             .refused
             .first()
-            .map(|refused| format!(": line {}: {}", refused.number, refused.why));
-        return Err(no_list(format!(
-            "no line of it is an instance{}",
-            first.unwrap_or_default()
-        )));
-    }
-    if listing.instances.is_empty() && !listing.refused.is_empty() {
-        return Err(no_list("no entry of it is an instance".to_owned()));
+            .map(|refused| format!(": {refused}"))
+            .unwrap_or_default();
+        return Err(no_list(format!("{none} of it is an instance{first}")));
     }
     Ok(listing)
 }
@@ -86,6 +84,8 @@ fn read_whole(path: &Path) -> Result<String, String> {
         return Err(format!("it is larger than {MOST_BYTES} bytes"));
     }
     let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
+    // Some editors put a mark before UTF-8 that nobody sees.
+    let text = text.trim_start_matches('\u{feff}').to_owned();
     let age = modified
         .and_then(|modified| SystemTime::now().duration_since(modified).ok())
         .unwrap_or_default();
@@ -100,7 +100,7 @@ pub async fn watch(
     path: PathBuf,
     allow_empty: bool,
     again: Duration,
-    mut hand_over: impl FnMut(Reading) + Send,
+    mut hand_over: impl FnMut(Reading) -> Heard + Send,
     stop: CancellationToken,
 ) {
     let (changed, mut changes) = mpsc::channel(1);
@@ -115,7 +115,8 @@ pub async fn watch(
             Reading::Failed(Failure::Unreadable { why, .. }) if why == BEING_WRITTEN => GATHER * 20,
             _ => again,
         };
-        hand_over(reading);
+        // Held or not, it is read again soon.
+        let _either_way = hand_over(reading);
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(pause) => {}

@@ -9,11 +9,11 @@
 //! A bad line is refused by its number and the good ones are served; a text without any good line is no list.
 
 use haplane_core::key::Key;
-use haplane_core::slots::{Endpoint, Instance, InstanceId};
+use haplane_core::slots::{Endpoint, EndpointError, Instance, InstanceId};
 use haplane_haproxy::Percent;
-use serde::Deserialize;
+use serde_json::{Map, Value};
 
-use super::{Listing, Refused};
+use super::{Listing, Place, Refused};
 
 /// More instances than any pool has.
 const MOST_INSTANCES: usize = 100_000;
@@ -24,6 +24,9 @@ const MOST_INSTANCES: usize = 100_000;
 ///
 /// What is wrong with the text as a whole: then there is no list.
 pub fn read(text: &str) -> Result<Listing, String> {
+    if text.trim_start().starts_with('{') {
+        return Err("JSON, but no list: it begins with { and not with [".to_owned());
+    }
     let listing = if text.trim_start().starts_with('[') && !begins_with_ipv6(text) {
         read_json(text)?
     } else {
@@ -51,7 +54,7 @@ fn read_lines(text: &str) -> Listing {
         match read_line(line) {
             Ok(instance) => listing.instances.push(instance),
             Err(why) => listing.refused.push(Refused {
-                number: index + 1,
+                place: Place::Line(index + 1),
                 why,
             }),
         }
@@ -98,30 +101,15 @@ struct Parts<'a> {
     groups: Option<&'a str>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JsonInstance {
-    #[serde(default)]
-    id: Option<String>,
-    address: String,
-    port: u64,
-    #[serde(default)]
-    zone: Option<String>,
-    #[serde(default)]
-    weight: Option<u64>,
-    #[serde(default)]
-    groups: Vec<String>,
-}
-
 fn read_json(text: &str) -> Result<Listing, String> {
-    let entries: Vec<serde_json::Value> =
+    let entries: Vec<Value> =
         serde_json::from_str(text).map_err(|error| format!("not a whole JSON list: {error}"))?;
     let mut listing = Listing::default();
-    for (index, entry) in entries.into_iter().enumerate() {
+    for (index, entry) in entries.iter().enumerate() {
         match read_entry(entry) {
             Ok(instance) => listing.instances.push(instance),
             Err(why) => listing.refused.push(Refused {
-                number: index + 1,
+                place: Place::Entry(index + 1),
                 why,
             }),
         }
@@ -129,24 +117,52 @@ fn read_json(text: &str) -> Result<Listing, String> {
     Ok(listing)
 }
 
-fn read_entry(entry: serde_json::Value) -> Result<Instance, String> {
-    let entry: JsonInstance = serde_json::from_value(entry).map_err(|error| error.to_string())?;
-    let address = entry
-        .address
+fn read_entry(entry: &Value) -> Result<Instance, String> {
+    let entry = entry
+        .as_object()
+        .ok_or_else(|| format!("{entry} is no object with address and port"))?;
+    if let Some(name) = entry.keys().find(|name| !NAMES.contains(&name.as_str())) {
+        return Err(format!("{name:?} is none of {}", NAMES.join(", ")));
+    }
+    let text = |name| optional(entry, name, "a text", Value::as_str);
+    let number = |name| optional(entry, name, "a whole number", Value::as_u64);
+    let address = text("address")?.ok_or("it has no address")?;
+    let port = number("port")?.ok_or("it has no port")?;
+    let address = address
         .parse()
-        .map_err(|_| format!("{:?} is not an IP address", entry.address))?;
-    let port = u16::try_from(entry.port).ok();
-    let endpoint = port.and_then(|port| Endpoint::new(address, port));
-    let endpoint =
-        endpoint.ok_or_else(|| format!("{} is not a port from 1 to 65535", entry.port))?;
-    let groups = entry.groups.iter().map(String::as_str).collect();
+        .map_err(|_| format!("{address:?} is not an IP address"))?;
+    let endpoint = u16::try_from(port)
+        .map_err(|_| EndpointError::Port(port))
+        .and_then(|port| Endpoint::new(address, port))
+        .map_err(|error| error.to_string())?;
+    let groups = optional(entry, "groups", "a list of texts", |value| {
+        value.as_array()?.iter().map(Value::as_str).collect()
+    })?;
     instance(
         endpoint,
-        entry.id.as_deref(),
-        entry.zone.as_deref(),
-        entry.weight,
-        groups,
+        text("id")?,
+        text("zone")?,
+        number("weight")?,
+        groups.unwrap_or_default(),
     )
+}
+
+/// What an entry may have.
+const NAMES: [&str; 6] = ["id", "address", "port", "zone", "weight", "groups"];
+
+/// A value that may be absent, or null.
+fn optional<'a, T>(
+    entry: &'a Map<String, Value>,
+    name: &str,
+    what: &str,
+    read: impl Fn(&'a Value) -> Option<T>,
+) -> Result<Option<T>, String> {
+    match entry.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => read(value)
+            .map(Some)
+            .ok_or_else(|| format!("{name} is {value}, not {what}")),
+    }
 }
 
 fn instance(
@@ -207,7 +223,7 @@ mod tests {
         listing
             .refused
             .iter()
-            .map(|refused| refused.number)
+            .map(|refused| refused.place.number())
             .collect()
     }
 
@@ -228,6 +244,12 @@ mod tests {
              10.0.0.4:80 id=a id=b\n\
              10.0.0.4:80 weight=0\n\
              300.0.0.1:80\n\
+             0.0.0.0:80\n\
+             [::]:80\n\
+             224.0.0.1:80\n\
+             255.255.255.255:80\n\
+             [fe80::1%eth0]:80\n\
+             [::ffff:10.0.0.6]:80\n\
              10.0.0.5:80",
         )
         .unwrap();
@@ -237,10 +259,11 @@ mod tests {
                 "10.0.0.1:80=10.0.0.1:80",
                 "b=10.0.0.2:80",
                 "[fd00::1]:80=[fd00::1]:80",
+                "10.0.0.6:80=10.0.0.6:80",
                 "10.0.0.5:80=10.0.0.5:80"
             ]
         );
-        assert_eq!(refused(&listing), [6, 7, 8, 9, 10, 11, 12, 13, 14]);
+        assert_eq!(refused(&listing), (6..=19).collect::<Vec<_>>());
         let second = &listing.instances[1];
         assert_eq!(
             (second.zone.as_deref(), second.weight),
@@ -277,6 +300,32 @@ mod tests {
         );
         assert_eq!(refused(&listing), [3, 4, 5, 6]);
         assert_eq!(read("[]").unwrap(), Listing::default());
+        let why = |text: &str| {
+            let listing = read(text).unwrap();
+            listing
+                .refused
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            why(
+                r#"[7, null, {"port": 80}, {"address": "10.0.0.1", "port": "80"}, {"address": "10.0.0.1", "port": 80.5},
+                    {"address": "10.0.0.1", "port": 80, "note": 1}, {"address": "0.0.0.0", "port": 80},
+                    {"address": "10.0.0.1", "port": 80, "groups": "g"}, {"address": "10.0.0.1", "port": 80, "id": null}]"#
+            ),
+            [
+                "entry 1 is refused: 7 is no object with address and port",
+                "entry 2 is refused: null is no object with address and port",
+                "entry 3 is refused: it has no address",
+                "entry 4 is refused: port is \"80\", not a whole number",
+                "entry 5 is refused: port is 80.5, not a whole number",
+                "entry 6 is refused: \"note\" is none of id, address, port, zone, weight, groups",
+                "entry 7 is refused: 0.0.0.0 is not the address of one machine",
+                "entry 8 is refused: groups is \"g\", not a list of texts",
+            ]
+        );
+        assert!(read("{\"hosts\": []}").unwrap_err().contains("no list"));
         for half in [
             "[",
             "[{\"id\": \"a\"",

@@ -125,3 +125,55 @@ async fn enrolled_dynamic_servers_come_up_and_keep_their_state() {
         stage.stop().await;
     }
 }
+
+/// HAProxy refuses a server that was never there: no slot shows it, so everything else must. (Once a pool of which not one
+/// server could be added was told as ready, in line, and without anybody who has no slot.)
+#[tokio::test]
+async fn a_server_that_haproxy_will_not_take_is_told_until_it_is_in() {
+    for version in Version::ALL {
+        let mut stage = Stage::new(version, config()).await;
+        let origins = origins(2);
+        stage.list(&refs(&origins));
+        // Only one server can have the number.
+        stage.start("", &pool("weight 100 id 77"));
+        stage.serves(&refs(&origins[..1])).await;
+        let told = eventually("who is kept out", PATIENCE, || async {
+            let pool = stage.pool().await;
+            let process = pool["processes"][0].clone();
+            if process["failing"] == serde_json::json!(["i1"]) {
+                Ok(process)
+            } else {
+                Err(pool)
+            }
+        })
+        .await;
+        let error = told["error"].as_str().unwrap();
+        assert!(error.starts_with("add dyn-i1: HAProxy answered"), "{error}");
+        assert_eq!(told["last_success"], serde_json::Value::Null, "{told}");
+        // Tried again in a plan, or waiting for that: at no moment it looks well.
+        for _ in 0..20 {
+            let (status, text) = stage.get("/readyz").await;
+            assert_eq!(status, 503, "{text}");
+            assert!(text.contains("add dyn-i1"), "{text}");
+        }
+        let (_, metrics) = stage.get("/metrics").await;
+        assert!(
+            metrics.contains("haplane_sync_failing{pool=\"web\"} 1"),
+            "{metrics}"
+        );
+
+        stage.list(&refs(&origins[1..]));
+        stage.serves(&refs(&origins[1..])).await;
+        eventually("all is well again", PATIENCE, || async {
+            let ready = stage.get("/readyz").await;
+            let process = stage.pool().await["processes"][0].clone();
+            if ready.0 == 200 && process["failing"] == serde_json::json!([]) {
+                Ok(())
+            } else {
+                Err((ready, process))
+            }
+        })
+        .await;
+        stage.stop().await;
+    }
+}

@@ -230,6 +230,10 @@ async fn a_token_that_loses_its_permission() {
     consul.deregister("i2").await;
     held(&stage, "empty").await;
     stays(&stage, 3).await;
+    // A permission that is back changes no index, so it wakes no query: it is noticed all the same, long before the
+    // next change in Consul or the end of a query's wait. What is there now (one is gone) is looked at for a moment.
+    consul.set_token_policies(&token, &["discover"]).await;
+    assert_eq!(held(&stage, "settling").await["has"], 2);
     stage.stop().await;
 }
 

@@ -59,18 +59,27 @@ fn tell(pools: &[Value], history: bool) -> Report {
 }
 
 fn slots(pools: &[Value], now: Timestamp) -> Table {
-    let mut table = Table::new(&[
-        "POOL", "SLOT", "STATE", "INSTANCE", "ADDRESS", "ADMIN", "HEALTH", "SINCE", "WHY",
-    ]);
-    for (pool, slot) in each(pools, "slots") {
+    let several = are_several(pools);
+    let mut table = Table::new(&head(
+        several,
+        &[
+            "SLOT", "STATE", "INSTANCE", "ADDRESS", "ADMIN", "HEALTH", "SINCE", "WHY",
+        ],
+    ));
+    for Placed {
+        pool,
+        process,
+        slot,
+    } in each_slot(pools)
+    {
         let state = text(slot, "state");
         let style = match state {
             "active" => GOOD,
             "free" => FAINT,
             _ => NOTABLE,
         };
-        table.push(vec![
-            text(pool, "pool").into(),
+        let mut row = place(several, pool, process);
+        row.extend([
             text(slot, "slot").into(),
             Cell::styled(state, style),
             text(slot, "instance").into(),
@@ -80,24 +89,54 @@ fn slots(pools: &[Value], now: Timestamp) -> Table {
             ago(slot, "since", now).into(),
             text(slot, "why").into(),
         ]);
+        table.push(row);
     }
     table
 }
 
 fn transitions(pools: &[Value], now: Timestamp) -> Table {
-    let mut table = Table::new(&["SLOT", "WHEN", "STATE", "INSTANCE", "WHY"]);
-    for (_, slot) in each(pools, "slots") {
+    let several = are_several(pools);
+    let mut table = Table::new(&head(
+        several,
+        &["SLOT", "WHEN", "STATE", "INSTANCE", "WHY"],
+    ));
+    for Placed {
+        pool,
+        process,
+        slot,
+    } in each_slot(pools)
+    {
         for transition in list(slot, "transitions") {
-            table.push(vec![
+            let mut row = place(several, pool, process);
+            row.extend([
                 text(slot, "slot").into(),
                 ago(transition, "at", now).into(),
                 text(transition, "state").into(),
                 text(transition, "instance").into(),
                 text(transition, "why").into(),
             ]);
+            table.push(row);
         }
     }
     table
+}
+
+/// Several HAProxy processes have slots of the same names; one alone needs no column.
+fn are_several(pools: &[Value]) -> bool {
+    pools.iter().any(|pool| list(pool, "processes").len() > 1)
+}
+
+fn head<'a>(several: bool, rest: &[&'a str]) -> Vec<&'a str> {
+    let mut head = vec!["POOL"];
+    head.extend(several.then_some("PROCESS"));
+    head.extend(rest);
+    head
+}
+
+fn place(several: bool, pool: &Value, process: &Value) -> Vec<Cell> {
+    let mut place: Vec<Cell> = vec![text(pool, "pool").into()];
+    place.extend(several.then(|| text(process, "socket").into()));
+    place
 }
 
 /// What is not as it should be with a pool.
@@ -113,10 +152,15 @@ fn about(pool: &Value, now: Timestamp) -> Vec<String> {
     }
     for line in list(pool, "refused") {
         lines.push(format!(
-            "{NOTABLE}{name}: line {} is refused: {}{NOTABLE:#}",
+            "{NOTABLE}{name}: {} {} is refused: {}{NOTABLE:#}",
+            text(line, "place"),
             line["number"],
             text(line, "why")
         ));
+    }
+    for twin in list(pool, "duplicates") {
+        let twin = twin.as_str().unwrap_or_default();
+        lines.push(format!("{NOTABLE}{name}: left out: {twin}{NOTABLE:#}"));
     }
     for flapping in list(pool, "flapping") {
         let came = list(flapping, "transitions")
@@ -128,14 +172,26 @@ fn about(pool: &Value, now: Timestamp) -> Vec<String> {
             text(flapping, "instance")
         ));
     }
+    let several = are_several(std::slice::from_ref(pool));
     for process in list(pool, "processes") {
         let socket = text(process, "socket");
+        let here = if several {
+            format!("{name} in {socket}")
+        } else {
+            name.to_owned()
+        };
         if let Some(error) = process["error"].as_str() {
             lines.push(format!("{BAD}{name} in {socket}: {error}{BAD:#}"));
         }
+        for id in list(process, "failing") {
+            let id = id.as_str().unwrap_or_default();
+            lines.push(format!(
+                "{BAD}{here}: HAProxy would not take {id}; it is tried again{BAD:#}"
+            ));
+        }
         for homeless in list(process, "homeless") {
             lines.push(format!(
-                "{BAD}{name}: no slot for {} ({}) since {}{BAD:#}",
+                "{BAD}{here}: no slot for {} ({}) since {}{BAD:#}",
                 text(homeless, "instance"),
                 text(homeless, "address"),
                 ago(homeless, "since", now)
@@ -146,7 +202,7 @@ fn about(pool: &Value, now: Timestamp) -> Vec<String> {
             .filter(|_| list(process, "homeless").is_empty())
         {
             let time = times::span_of(std::time::Duration::from_secs(seconds));
-            lines.push(format!("{NOTABLE}{name}: its slots run out in {time} at the growth of the last hour{NOTABLE:#}"));
+            lines.push(format!("{NOTABLE}{here}: its slots run out in {time} at the growth of the last hour{NOTABLE:#}"));
         }
     }
     lines
@@ -176,10 +232,23 @@ fn until(held: &Value) -> Option<Timestamp> {
     held["until"].as_str()?.parse().ok()
 }
 
-fn each<'a>(pools: &'a [Value], key: &'a str) -> impl Iterator<Item = (&'a Value, &'a Value)> {
-    pools.iter().flat_map(move |pool| {
-        let processes = list(pool, "processes").iter();
-        processes.flat_map(move |process| list(process, key).iter().map(move |item| (pool, item)))
+/// A slot and where it is.
+struct Placed<'a> {
+    pool: &'a Value,
+    process: &'a Value,
+    slot: &'a Value,
+}
+
+fn each_slot(pools: &[Value]) -> impl Iterator<Item = Placed<'_>> {
+    pools.iter().flat_map(|pool| {
+        list(pool, "processes").iter().flat_map(move |process| {
+            let placed = move |slot| Placed {
+                pool,
+                process,
+                slot,
+            };
+            list(process, "slots").iter().map(placed)
+        })
     })
 }
 

@@ -311,3 +311,48 @@ async fn a_wrong_configuration_is_told_all_at_once() {
         assert!(said.contains(part), "{part} is not in\n{said}");
     }
 }
+
+/// What cannot be brought in is no success, and each HAProxy is named where there are several.
+#[tokio::test]
+async fn once_tells_which_process_would_not_take_whom() {
+    let stage = Stage::new(2).await;
+    let other = Stage::new(2).await;
+    stage.list("10.0.0.1:80 id=a\n10.0.0.2:80 id=b\n10.0.0.1:80 id=c\n");
+    let toml = |mode: &str| {
+        format!(
+            "[sync]\nsocket = [\"{}\", \"{}\"]\nagent = \"\"\n\
+             [[pool]]\nname = \"web-a\"\nbackend = \"web\"\nsource = \"file:{}\"\n{mode}\n",
+            stage.haproxy.admin_socket().display(),
+            other.haproxy.admin_socket().display(),
+            stage.hosts().display()
+        )
+    };
+    std::fs::write(
+        stage.config(),
+        toml("slots = \"dyn-\"\nmode = \"dynamic\"\nserver_parameters = \"chekc\""),
+    )
+    .unwrap();
+    let run = stage.run(&["sync", "--once"]).exits(4);
+    for stage in [&stage, &other] {
+        let socket = stage.haproxy.admin_socket();
+        let attempts: Vec<_> = run
+            .stdout
+            .lines()
+            .filter(|line| line.contains(&format!("{}  dyn-", socket.display())))
+            .collect();
+        assert_eq!(attempts.len(), 2, "{}", run.stdout);
+        assert!(
+            attempts[0].contains("unknown keyword 'chekc'"),
+            "{}",
+            run.stdout
+        );
+    }
+    assert!(
+        run.stdout
+            .contains("left out: c at 10.0.0.1:80 (a has its id or address)"),
+        "{}",
+        run.stdout
+    );
+    std::fs::write(stage.config(), toml("slots = \"web-\"")).unwrap();
+    stage.run(&["sync", "--once"]).exits(0);
+}

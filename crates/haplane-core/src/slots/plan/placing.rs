@@ -37,6 +37,7 @@ impl<'a> Planner<'a> {
                 self.plan.damped.push(instance.clone());
             } else if self.memory.in_trouble(&instance.id, self.now) {
                 self.plan.refused.push(instance.clone());
+                self.plan.under_way = true;
             } else {
                 self.place(instance, &mut room);
             }

@@ -80,7 +80,7 @@ pub(super) fn instance(n: u32) -> Instance {
 pub(super) fn slot(n: usize, agent: Agent, health: Health) -> ObservedSlot {
     ObservedSlot {
         server: format!("web-{n}").parse().unwrap(),
-        endpoint: Endpoint::new([127, 0, 0, 1].into(), 1),
+        endpoint: Endpoint::new([127, 0, 0, 1].into(), 1).ok(),
         admin: AdminState::Maint,
         sessions: 0,
         agent,
@@ -286,7 +286,7 @@ impl Chaos {
             return;
         }
         for slot in &mut self.world.slots {
-            slot.endpoint = Endpoint::new([127, 0, 0, 1].into(), 1);
+            slot.endpoint = Endpoint::new([127, 0, 0, 1].into(), 1).ok();
             slot.admin = AdminState::Maint;
             slot.sessions = 0;
             (slot.asking, slot.checking) = (false, false);

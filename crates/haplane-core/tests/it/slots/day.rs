@@ -90,10 +90,7 @@ fn ours(lists: &[Vec<Instance>]) -> Vec<f64> {
                 }
                 memory.end(&planned.step, Outcome::Done, Opening::READY, now);
             }
-            memory.note_waiting(
-                plan.homeless.iter().map(|homeless| &homeless.instance.id),
-                now,
-            );
+            memory.note_waiting(&plan, &wanted, now);
             if plan.is_empty() && !plan.under_way {
                 assert_eq!(plan.homeless.len(), list.len().saturating_sub(SLOTS));
                 break;

@@ -1,5 +1,7 @@
 //! What `--plan` and `--once` say.
 
+use std::collections::BTreeSet;
+
 use haplane_core::slots::Planned;
 use haplane_core::slots::hold::{Held, HeldReason};
 use haplane_sync::RoundError;
@@ -14,8 +16,9 @@ pub(super) fn report(reports: &[PoolReport], deed: Deed) -> Report {
     let pools: Vec<_> = reports.iter().map(document).collect();
     let mut told = Report::new(json!({ "pools": pools })).exit(exit(reports));
     told = told.table(steps(reports));
+    let several = are_several(reports);
     for report in reports {
-        for line in lines(report, deed) {
+        for line in lines(report, several, deed) {
             told = told.line(line);
         }
     }
@@ -64,7 +67,8 @@ fn document(report: &PoolReport) -> Value {
         "steps": report.steps.iter().map(step).collect::<Vec<_>>(),
         "homeless": report.homeless.iter().map(homeless).collect::<Vec<_>>(),
         "held": report.held.as_ref().map(held),
-        "refused": report.refused.iter().map(|line| json!({ "number": line.number, "why": line.why })).collect::<Vec<_>>(),
+        "duplicates": report.twins,
+        "refused": report.refused.iter().map(|line| json!({ "place": line.place.word(), "number": line.place.number(), "why": line.why })).collect::<Vec<_>>(),
         "error": report.error.as_ref().map(ToString::to_string),
     })
 }
@@ -74,7 +78,13 @@ fn held(held: &Held) -> Value {
 }
 
 fn steps(reports: &[PoolReport]) -> Table {
-    let mut table = Table::new(&["POOL", "SLOT", "STEP", "INSTANCE", "WHY"]);
+    let several = are_several(reports);
+    let head: &[_] = if several {
+        &["POOL", "PROCESS", "SLOT", "STEP", "INSTANCE", "WHY"]
+    } else {
+        &["POOL", "SLOT", "STEP", "INSTANCE", "WHY"]
+    };
+    let mut table = Table::new(head);
     for report in reports {
         for (planned, trouble) in &report.steps {
             let step = &planned.step;
@@ -90,37 +100,52 @@ fn steps(reports: &[PoolReport]) -> Table {
             let why = trouble
                 .clone()
                 .unwrap_or_else(|| planned.reason.to_string());
-            table.push(vec![
-                report.pool.clone().into(),
+            let mut row = vec![report.pool.clone().into()];
+            row.extend(several.then(|| report.socket.clone().into()));
+            row.extend([
                 step.slot.to_string().into(),
                 Cell::styled(step.kind.as_str(), style),
                 instance.unwrap_or_default().into(),
                 why.into(),
             ]);
+            table.push(row);
         }
     }
     table
 }
 
-fn lines(report: &PoolReport, deed: Deed) -> Vec<String> {
+/// Several HAProxy processes have slots of the same names.
+fn are_several(reports: &[PoolReport]) -> bool {
+    let sockets: BTreeSet<_> = reports.iter().map(|report| &report.socket).collect();
+    sockets.len() > 1
+}
+
+fn lines(report: &PoolReport, several: bool, deed: Deed) -> Vec<String> {
     let mut lines = Vec::new();
-    let name = &report.pool;
+    let name = &if several {
+        format!("{} in {}", report.pool, report.socket)
+    } else {
+        report.pool.clone()
+    };
     for line in &report.refused {
-        lines.push(format!(
-            "{NOTABLE}{name}: line {} is refused: {}{NOTABLE:#}",
-            line.number, line.why
-        ));
+        lines.push(format!("{NOTABLE}{name}: {line}{NOTABLE:#}"));
+    }
+    for twin in &report.twins {
+        lines.push(format!("{NOTABLE}{name}: left out: {twin}{NOTABLE:#}"));
     }
     for homeless in &report.homeless {
         let Homeless { id, endpoint } = Homeless::of(homeless);
         lines.push(format!("{BAD}{name}: no slot for {id} ({endpoint}){BAD:#}"));
     }
     if let Some(held) = &report.held {
-        lines.push(format!("{BAD}{}{BAD:#}", about_held(name, held)));
+        lines.push(format!("{BAD}{}{BAD:#}", about_held(&report.pool, held)));
     }
     match &report.error {
         Some(RoundError::NoList) if report.held.is_some() => {}
-        Some(error) => lines.push(format!("{BAD}{name} in {}: {error}{BAD:#}", report.socket)),
+        Some(error) => lines.push(format!(
+            "{BAD}{} in {}: {error}{BAD:#}",
+            report.pool, report.socket
+        )),
         None if report.steps.is_empty() && report.homeless.is_empty() && report.held.is_none() => {
             lines.push(format!("{name}: in line, nothing to do"));
         }
@@ -147,21 +172,24 @@ impl<'a> Homeless<'a> {
 }
 
 /// What is held, why, and what to do about it.
-pub(super) fn about_held(pool: &str, held: &Held) -> String {
+fn about_held(pool: &str, held: &Held) -> String {
     let Held {
         had, has, detail, ..
     } = held;
+    let if_right = format!(
+        "If it is right: haplane sync confirm {pool}, or where no synchroniser runs: haplane sync --once --accept {pool}"
+    );
     match held.reason {
         HeldReason::Failed => {
             format!("{pool}: the source cannot be read, {had} instances stay: {detail}")
         }
         HeldReason::Empty => format!(
             "{pool}: the list is empty and had {had} instances: nothing is removed. Is the service gone, or is a \
-             permission missing? If it is right: haplane sync confirm {pool}"
+             permission missing? {if_right}"
         ),
-        HeldReason::Shrunken => format!(
-            "{pool}: the list has {has} of {had} instances: nothing is removed. If it is right: haplane sync confirm {pool}"
-        ),
+        HeldReason::Shrunken => {
+            format!("{pool}: the list has {has} of {had} instances: nothing is removed. {if_right}")
+        }
         HeldReason::Settling => format!(
             "{pool}: the list has {has} of {had} instances, and must stay the same for a moment"
         ),

@@ -39,12 +39,7 @@ impl Chaos {
             &answers,
             self.now,
         );
-        let waiting = plan
-            .homeless
-            .iter()
-            .map(|homeless| &homeless.instance.id)
-            .chain(plan.refused.iter().map(|i| &i.id));
-        self.memory.note_waiting(waiting, self.now);
+        self.memory.note_waiting(&plan, &wanted, self.now);
         self.who_is_served_stays(&observed, &plan);
         if self.rough.restarts && self.rng.u8(0..40) == 0 {
             // In the very moment between the plan and its steps.
