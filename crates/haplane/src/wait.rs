@@ -32,6 +32,8 @@ pub struct Waited {
     pub nodes: Tally,
     /// Distinct rows.
     pub rows: Tally,
+    /// Nodes that look at no HAProxy: what is proven of them is that it was told.
+    pub unobserved_nodes: usize,
     /// How long it took.
     pub elapsed_ms: u64,
     /// Who is not there.
@@ -75,7 +77,11 @@ pub async fn wait(fleet: &Fleet, goal: &Goal<'_>, output: &Output) -> Waited {
         let proof = prove(goal.index, &goal.scope, &present, &reports, &absent);
         let left = goal.timeout.saturating_sub(start.elapsed());
         if proof.holds() || left.is_zero() {
-            return waited(goal.index, proof, start.elapsed());
+            let unobserved = nodes
+                .iter()
+                .filter(|node| node.answer.haproxy.is_empty())
+                .count();
+            return waited(goal.index, proof, unobserved, start.elapsed());
         }
         output.progress(&progress(&proof));
         let late: BTreeSet<&str> = proof.laggards.iter().map(|one| one.node.as_str()).collect();
@@ -89,12 +95,13 @@ pub async fn wait(fleet: &Fleet, goal: &Goal<'_>, output: &Output) -> Waited {
     }
 }
 
-fn waited(index: u64, proof: Proof, elapsed: Duration) -> Waited {
+fn waited(index: u64, proof: Proof, unobserved_nodes: usize, elapsed: Duration) -> Waited {
     Waited {
         converged: proof.holds(),
         index,
         nodes: proof.nodes,
         rows: proof.rows,
+        unobserved_nodes,
         elapsed_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
         laggards: proof.laggards,
     }
@@ -111,15 +118,32 @@ fn tallies(nodes: Tally, rows: Tally) -> String {
     )
 }
 
+/// How much less is known than it seems, where agents have no socket of their HAProxy.
+pub fn unobserved(nodes: usize, total: usize) -> Option<String> {
+    let who = match nodes {
+        0 => return None,
+        _ if nodes == total => "no agent sees its HAProxy".to_owned(),
+        1 => format!("1 of {total} agents does not see its HAProxy"),
+        _ => format!("{nodes} of {total} agents do not see their HAProxy"),
+    };
+    Some(format!(
+        "{who} ([haproxy] socket): known is what it was told, not what it does"
+    ))
+}
+
 impl Waited {
     /// Adds what came of it to a report for people.
     pub fn tell(&self, report: Report) -> Report {
         let seconds = Duration::from_millis(self.elapsed_ms).as_secs_f64();
         let tallies = tallies(self.nodes, self.rows);
         if self.converged {
-            return report.line(format!(
+            let report = report.line(format!(
                 "{GOOD}converged{GOOD:#} in {seconds:.1} s: {tallies}"
             ));
+            return match unobserved(self.unobserved_nodes, self.nodes.total) {
+                Some(text) => report.line(text),
+                None => report,
+            };
         }
         let report = report.line(format!(
             "{BAD}not converged{BAD:#} after {seconds:.1} s: {tallies}"
@@ -168,4 +192,21 @@ fn laggards(laggards: &[Laggard]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unobserved;
+
+    #[test]
+    fn nodes_that_look_at_no_haproxy_are_told() {
+        assert_eq!(unobserved(0, 3), None);
+        let begins = |nodes, total, words: &str| {
+            let told = unobserved(nodes, total).unwrap();
+            assert!(told.starts_with(words), "{told}");
+        };
+        begins(1, 1, "no agent sees its HAProxy");
+        begins(1, 3, "1 of 3 agents does not see its HAProxy");
+        begins(2, 3, "2 of 3 agents do not see their HAProxy");
+    }
 }

@@ -94,6 +94,17 @@ impl Planned {
             }
         }
         self.tell_left_alone(output);
+        if options.write && changes && !options.remove {
+            let files = options.files.named();
+            let files: Vec<_> = files
+                .iter()
+                .map(|file| file.display().to_string())
+                .collect();
+            output.note(&format!(
+                "next: `haplane audit {}`, which says what else would bite (weights, slowstart), and a reload",
+                files.join(" ")
+            ));
+        }
         let diff = self.diff();
         let exit = if options.check && changes {
             Exit::Findings

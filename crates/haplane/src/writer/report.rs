@@ -40,6 +40,9 @@ impl Writer<'_> {
         let report = match told.as_ref() {
             None => self.tell_rows(self.tell_changes(report, outcome), outcome),
             Some(told) if *told == outcome.written.changed => report,
+            Some(_) if outcome.written.changed.is_empty() => {
+                report.line("every key is what it was before")
+            }
             Some(_) => self.tell_changes(report, outcome),
         };
         match waited {

@@ -116,6 +116,14 @@ async fn a_ramp_goes_step_by_step_and_stops_when_somebody_interferes() {
         .await;
     assert_eq!(row.number("srv_uweight"), row.number("srv_iweight"));
 
+    // From absent it comes back to where it began, which is not nothing.
+    let words = ["ramp", "canary", "25%,100%", "--every", "1s"];
+    let around = fleet.haplane.run(&words).exits(0);
+    assert!(
+        around.stdout.ends_with("every key is what it was before\n"),
+        "{around:?}"
+    );
+
     let words = ["ramp", "canary", "25%,50%,100%", "--every", "3s"];
     let ramp = fleet.in_background(&words);
     fleet.becomes("canary", "25%").await;

@@ -29,6 +29,10 @@ async fn one_command_reaches_every_load_balancer_and_says_so() {
     assert_eq!(waited["nodes"], json!({"total": 12, "converged": 12}));
     assert_eq!(waited["rows"], json!({"total": 2, "converged": 2}));
     assert_eq!(waited["laggards"], json!([]));
+    assert_eq!(
+        waited["unobserved_nodes"], 12,
+        "these agents have no socket"
+    );
     for balancer in &fleet.balancers {
         let row = balancer.haproxy.server("canary_web/gke-cny-web").await;
         assert_eq!(row.number("srv_admin_state") & 8, 8, "HAProxy drains it");
@@ -45,6 +49,12 @@ async fn one_command_reaches_every_load_balancer_and_says_so() {
         (&json!("drain"), &json!("alice"))
     );
     fleet.haplane.run(&["canary", "--is-active"]).exits(7);
+    // What is only known to have been told is not passed off for more.
+    for words in [&["wait"][..], &["status"]] {
+        let run = fleet.haplane.run(words).exits(0);
+        let said = "no agent sees its HAProxy ([haproxy] socket)";
+        assert!(run.stdout.contains(said), "{run:?}");
+    }
 
     let why = fleet
         .haplane

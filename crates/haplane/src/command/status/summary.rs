@@ -17,6 +17,7 @@ use crate::fleet::{Missing, Node};
 use crate::knowledge::Knowledge;
 use crate::report::{BAD, Cell, GOOD, NOTABLE, Report, Table};
 use crate::times;
+use crate::wait::unobserved;
 
 /// A node whose last contact with its store is older than this is stale: its blocking query comes
 /// back after 30 s at most.
@@ -118,6 +119,11 @@ impl Summary {
     /// The same for people.
     pub(super) fn tell(&self, report: Report, all: bool, now: Timestamp) -> Report {
         let report = report.line(self.headline()).table(self.node_table());
+        let blind = self.nodes.iter().filter(|node| node.haproxy.is_empty());
+        let report = match unobserved(blind.count(), self.nodes.len()) {
+            Some(text) => report.line(text),
+            None => report,
+        };
         let report = self.tell_rows(report, all);
         let report = if self.keys.is_empty() {
             report
@@ -206,7 +212,12 @@ impl Summary {
     fn tell_rows(&self, report: Report, all: bool) -> Report {
         let mut table = Table::new(&["ROW", "DESIRED", "ANSWERED", "BY", "VERDICTS"]);
         let notable = |row: &&RowLine| all || row.is_in_trouble() || !row.in_rotation;
-        for row in self.rows.iter().filter(notable) {
+        let (troubled, others): (Vec<_>, Vec<_>) = self
+            .rows
+            .iter()
+            .filter(notable)
+            .partition(|row| row.is_in_trouble());
+        for row in troubled.into_iter().chain(others) {
             // Where it is known what is desired, the verdicts say whether that is answered.
             let answered = match &row.desired {
                 Some(_) => String::new(),
