@@ -5,7 +5,7 @@
 //! thing: where `leave` is set, it takes its service back as the last thing that it does.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,10 +81,14 @@ pub async fn keep_registered(
     stop: CancellationToken,
 ) {
     let mut told = false;
+    let mut welcome = Some(told_of(&registration));
     loop {
         let pause = match announce(&store, &registration).await {
             Ok(()) => {
                 told = false;
+                if let Some(welcome) = welcome.take() {
+                    tracing::info!(service = %registration.id, "{welcome}");
+                }
                 AGAIN
             }
             Err(error) => {
@@ -106,6 +110,20 @@ pub async fn keep_registered(
     }
     if at_the_end == AtTheEnd::Leave {
         leave(&store, &registration).await;
+    }
+}
+
+/// What there is to say of it once. A fleet whose agents all name loopback cannot be asked from one place.
+fn told_of(registration: &Registration) -> String {
+    let port = registration.port;
+    match registration.address.parse::<IpAddr>() {
+        Ok(ip) if ip.is_loopback() => format!(
+            "registered in Consul at {}; commands on other machines do not reach this agent there: see [http] listen \
+             and allow_remote",
+            SocketAddr::new(ip, port)
+        ),
+        Ok(ip) => format!("registered in Consul at {}", SocketAddr::new(ip, port)),
+        Err(_) => format!("registered in Consul at port {port} of this node"),
     }
 }
 
@@ -136,8 +154,15 @@ mod tests {
         let all = registration("lb-01", "1.0.0", "0.0.0.0:9778".parse().unwrap());
         assert_eq!(all.address, "");
         assert_eq!(all.check.url, "http://127.0.0.1:9778/readyz");
+        assert_eq!(
+            told_of(&all),
+            "registered in Consul at port 9778 of this node"
+        );
         let one = registration("lb-01", "1.0.0", "[::1]:9778".parse().unwrap());
         assert_eq!(one.address, "::1");
+        assert!(told_of(&one).contains("at [::1]:9778; commands on other machines do not"));
+        let fleet = registration("lb-01", "1.0.0", "192.0.2.1:9778".parse().unwrap());
+        assert_eq!(told_of(&fleet), "registered in Consul at 192.0.2.1:9778");
         assert_eq!(one.check.url, "http://[::1]:9778/readyz");
         assert_eq!(one.id, "haplane-agent-lb-01");
     }
