@@ -131,10 +131,14 @@ impl Lexer<'_> {
         self.line.get(self.at + offset).copied()
     }
 
-    fn skip_blanks(&mut self) {
-        while self.peek().is_some_and(is_blank) {
+    fn skip_while(&mut self, is_skipped: impl Fn(u8) -> bool) {
+        while self.peek().is_some_and(&is_skipped) {
             self.at += 1;
         }
+    }
+
+    fn skip_blanks(&mut self) {
+        self.skip_while(is_blank);
     }
 
     fn quoted(&self) -> bool {
@@ -151,19 +155,11 @@ impl Lexer<'_> {
                     break;
                 }
                 b'"' if self.single.is_none() => {
-                    self.double = if self.double.is_some() {
-                        None
-                    } else {
-                        Some(self.at)
-                    };
+                    self.double = self.double.is_none().then_some(self.at);
                     self.at += 1;
                 }
                 b'\'' if self.double.is_none() => {
-                    self.single = if self.single.is_some() {
-                        None
-                    } else {
-                        Some(self.at)
-                    };
+                    self.single = self.single.is_none().then_some(self.at);
                     self.at += 1;
                 }
                 b'\\' if self.single.is_none() => self.escape()?,
@@ -215,22 +211,9 @@ impl Lexer<'_> {
         let brace = (self.peek() == Some(b'{')).then_some(self.at);
         self.at += usize::from(brace.is_some());
         let name_start = self.at;
-        if !self
-            .peek()
-            .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'.')
-        {
-            return Err(fault(FaultKind::VariableName, name_start));
-        }
-        self.at += 1;
-        while self
-            .peek()
-            .is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        {
-            self.at += 1;
-        }
-        let name = String::from_utf8_lossy(self.line.get(name_start..self.at).unwrap_or_default());
-        let pseudo = name.starts_with('.');
-        let mut value = if pseudo {
+        let name = self.variable_name()?;
+        let is_pseudo = name.starts_with('.');
+        let mut value = if is_pseudo {
             self.pseudo
                 .get(&name)
                 .ok_or_else(|| fault(FaultKind::VariableName, name_start))?
@@ -238,48 +221,66 @@ impl Lexer<'_> {
             self.environment.get(&name).map(str::to_owned)
         }
         .map(String::into_bytes);
-        let expand = brace.is_some() && self.peek() == Some(b'[');
-        if expand {
-            if self.peek_at(1) != Some(b'*') || self.peek_at(2) != Some(b']') {
-                return Err(fault(FaultKind::WordExpansion, self.at));
-            }
-            self.at += 3;
-        }
+        let mut expand = false;
         if let Some(brace) = brace {
-            if self.peek() == Some(b'-') {
-                let default_start = self.at + 1;
-                while self.peek().is_some_and(|byte| byte != b'}') {
-                    self.at += 1;
-                }
-                let default = self.line.get(default_start..self.at).unwrap_or_default();
-                value = value.or_else(|| Some(default.to_owned()));
-            }
+            expand = self.word_expansion()?;
+            let default = self.variable_default();
+            value = value.or_else(|| default.map(<[u8]>::to_owned));
             if self.peek() != Some(b'}') {
                 return Err(fault(FaultKind::UnmatchedBrace, brace));
             }
             self.at += 1;
         }
         self.word.from_variable = true;
-        self.from_variables = self
-            .from_variables
-            .saturating_add(value.as_ref().map_or(0, Vec::len));
+        self.from_variables += value.as_ref().map_or(0, Vec::len);
         if self.from_variables > MAX_FROM_VARIABLES {
             return Err(fault(FaultKind::TooMuchFromVariables, name_start));
         }
         match value {
-            Some(value) if expand => self.expand(&value),
-            Some(value) => {
-                self.word.text.extend_from_slice(&value);
-                Ok(())
-            }
+            Some(value) if expand => self.expand(&value)?,
+            Some(value) => self.word.text.extend_from_slice(&value),
+            None if is_pseudo => {}
             None => {
-                if !pseudo {
-                    self.lexed.unset.push(name.into());
-                    self.swallow_quote();
-                }
-                Ok(())
+                self.lexed.unset.push(name.into());
+                self.swallow_quote();
             }
         }
+        Ok(())
+    }
+
+    /// A name that can be a variable's, or one of HAProxy's own that start with a dot.
+    fn variable_name(&mut self) -> Result<String, Fault> {
+        let start = self.at;
+        let is_first = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'.');
+        if !self.peek().is_some_and(is_first) {
+            return Err(fault(FaultKind::VariableName, start));
+        }
+        self.at += 1;
+        self.skip_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let name = self.line.get(start..self.at).unwrap_or_default();
+        Ok(String::from_utf8_lossy(name).into_owned())
+    }
+
+    /// `[*]`, if it stands here: the value becomes several words.
+    fn word_expansion(&mut self) -> Result<bool, Fault> {
+        if self.peek() != Some(b'[') {
+            return Ok(false);
+        }
+        if self.peek_at(1) != Some(b'*') || self.peek_at(2) != Some(b']') {
+            return Err(fault(FaultKind::WordExpansion, self.at));
+        }
+        self.at += 3;
+        Ok(true)
+    }
+
+    /// `-default`, if it stands here: all up to the closing brace.
+    fn variable_default(&mut self) -> Option<&[u8]> {
+        if self.peek() != Some(b'-') {
+            return None;
+        }
+        let start = self.at + 1;
+        self.skip_while(|byte| byte != b'}');
+        self.line.get(start..self.at)
     }
 
     /// HAProxy drops the closing quote after an unset variable, and the blanks behind it, so that `"${UNSET}"` is no
@@ -367,148 +368,4 @@ fn hex(byte: u8) -> Option<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(line: &str) -> Vec<String> {
-        let environment = Environment::from_pairs([("A", "va"), ("SP", " x  y "), ("EMPTY", "")]);
-        let lexed = lex(
-            line.as_bytes(),
-            &environment,
-            &Pseudo {
-                line: 7,
-                file: "f.cfg",
-                section: Some("web"),
-            },
-        );
-        assert_eq!(lexed.fault, None, "{line}");
-        lexed
-            .words
-            .into_iter()
-            .map(|word| word.text.into())
-            .collect()
-    }
-
-    fn fault_of(line: &str) -> (FaultKind, u32) {
-        let lexed = lex(
-            line.as_bytes(),
-            &Environment::default(),
-            &Pseudo {
-                line: 1,
-                file: "",
-                section: None,
-            },
-        );
-        let fault = lexed.fault.unwrap();
-        (fault.kind, fault.at)
-    }
-
-    /// Every line of this table was put to HAProxy 2.8.25 (`-dC`).
-    #[test]
-    fn words_as_haproxy_sees_them() {
-        for (line, want) in [
-            (r"a b\", vec!["a", r"b\"]),
-            ("a b # c", vec!["a", "b"]),
-            ("a b#c d", vec!["a", "b"]),
-            (r#"a "b c" d"#, vec!["a", "b c", "d"]),
-            (r"a 'b \n c' d", vec!["a", r"b \n c", "d"]),
-            (
-                r#"a "x\ny" \"q \x41 \1 \$A"#,
-                vec!["a", "x\ny", "\"q", "A", r"\1", r"\$A"],
-            ),
-            (
-                r#"a $A ${A} "$A" "${A}" "${B-de f}" "${A-x}""#,
-                vec!["a", "$A", "${A}", "va", "va", "de f", "va"],
-            ),
-            (r#"a "x${SP[*]}y" z"#, vec!["a", "x", "x", "y", "y", "z"]),
-            (r#"a "${SP[*]}" z"#, vec!["a", "", "x", "y", "", "z"]),
-            (r#"a "${B[*]-p q}" z"#, vec!["a", "p", "q", "z"]),
-            (r#"a "$A[*]" z"#, vec!["a", "va[*]", "z"]),
-            (r#"a "" b"#, vec!["a", "", "b"]),
-            (r#"a b """#, vec!["a", "b"]),
-            (r#"a "${EMPTY}" b"#, vec!["a", "", "b"]),
-            (r#"a "${B}" d"#, vec!["a", "d"]),
-            (r#"a x"${B}" y"#, vec!["a", "xy"]),
-            (r#"a "${B}x" y"#, vec!["a", "x", "y"]),
-            (r#"a "${B} " y"#, vec!["a", " ", "y"]),
-            (r#"a "q${B}"   "z""#, vec!["a", "qz"]),
-            (r#"a "${B-}" d"#, vec!["a", "", "d"]),
-            (r#"a "${A-x}}" d"#, vec!["a", "va}", "d"]),
-            (r#"a "${B-$A}" d"#, vec!["a", "$A", "d"]),
-            (r#"a "${B-x\"y}" d"#, vec!["a", r#"x\"y"#, "d"]),
-            (
-                r#"a '${A}' \'x "\'" "a\'b""#,
-                vec!["a", "${A}", "'x", "'", "a'b"],
-            ),
-            (r#"a "\#" \# #x"#, vec!["a", "#", "#"]),
-            (r#"a "b"c"d" 'e'"f""#, vec!["a", "bcd", "ef"]),
-            (r#"a "\${A}" "\ b""#, vec!["a", "${A}", " b"]),
-            (r"a b\  c", vec!["a", "b ", "c"]),
-            (
-                r#"a "${.LINE} ${.FILE} ${.SECTION}""#,
-                vec!["a", "7 f.cfg web"],
-            ),
-            ("a b\r", vec!["a", "b"]),
-            ("a b\rc d", vec!["a", "b"]),
-            ("c\td\u{b}e\u{c}f", vec!["c", "d", "e", "f"]),
-            (r"a \x00b c", vec!["a", "", "c"]),
-            ("   ", vec![]),
-            ("", vec![]),
-        ] {
-            assert_eq!(words(line), want, "{line}");
-        }
-    }
-
-    #[test]
-    fn faults_where_haproxy_points() {
-        for (line, kind, at) in [
-            (r#"a "b"#, FaultKind::UnmatchedQuote, 2),
-            ("a 'b", FaultKind::UnmatchedQuote, 2),
-            (r#"a "${1}""#, FaultKind::VariableName, 5),
-            (r#"a "$""#, FaultKind::VariableName, 4),
-            (r#"a "${.NOPE}""#, FaultKind::VariableName, 5),
-            (r#"a "${A""#, FaultKind::UnmatchedBrace, 4),
-            (r#"a "${A.b}""#, FaultKind::UnmatchedBrace, 4),
-            (r#"a "${A-b""#, FaultKind::UnmatchedBrace, 4),
-            (r#"a "${A[x]}""#, FaultKind::WordExpansion, 6),
-            (r"a \x4", FaultKind::Hexadecimal, 2),
-        ] {
-            assert_eq!(fault_of(line), (kind, at), "{line}");
-        }
-    }
-
-    #[test]
-    fn sixty_four_words_and_no_more() {
-        let line = vec!["w"; MAX_WORDS].join(" ");
-        assert_eq!(words(&line).len(), MAX_WORDS);
-        assert_eq!(words(&format!("{line}# c")).len(), MAX_WORDS);
-        for more in [" ", " # c", " x"] {
-            assert_eq!(
-                fault_of(&format!("{line}{more}")).0,
-                FaultKind::TooManyWords,
-                "{more:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn ranges_cover_the_words_with_their_quotes() {
-        let line = r#"  server "a b"c 'd' # e"#;
-        let lexed = lex(
-            line.as_bytes(),
-            &Environment::default(),
-            &Pseudo {
-                line: 1,
-                file: "",
-                section: None,
-            },
-        );
-        let raw: Vec<&str> = lexed
-            .words
-            .iter()
-            .map(|word| &line[word.range.start as usize..word.range.end as usize])
-            .collect();
-        assert_eq!(raw, ["server", "\"a b\"c", "'d'"]);
-        assert_eq!(lexed.comment, Some(20));
-    }
-}
+mod tests;
