@@ -15,6 +15,7 @@ mod consul;
 mod contract;
 mod dir;
 mod dir_faults;
+mod dir_writers;
 mod follower;
 mod guard;
 mod lies;
