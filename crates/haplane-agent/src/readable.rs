@@ -14,9 +14,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use haplane_core::Key;
 use haplane_core::guard::Refusal;
-use haplane_core::{Key, kv_path};
-use haplane_store::{Named, Store, StoreErrorKind, View};
+use haplane_store::{Named, Store, StoreErrorKind, View, read_keys};
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -255,28 +255,6 @@ impl Readable {
             }
         }
     }
-}
-
-/// Asks for each key by every path that it may have.
-async fn read_keys(
-    store: &impl Store,
-    keys: &[Key],
-) -> Result<Vec<Named>, haplane_store::StoreError> {
-    let paths: Vec<Vec<String>> = keys.iter().map(kv_path::paths).collect();
-    let named = store.read_names(&paths.concat()).await?;
-    let mut named = named.into_iter();
-    let of_all = |all: Vec<Named>| {
-        let is = |one| all.contains(&one);
-        if is(Named::Denied) {
-            Named::Denied
-        } else if is(Named::Present) {
-            Named::Present
-        } else {
-            Named::Absent
-        }
-    };
-    let of_key = |paths: Vec<String>| of_all(named.by_ref().take(paths.len()).collect());
-    Ok(paths.into_iter().map(of_key).collect())
 }
 
 impl Known {

@@ -14,5 +14,5 @@ pub mod watch;
 
 pub use any::{AnyStore, Location, StoreSettings};
 pub use error::{CommitError, StoreError, StoreErrorKind};
-pub use store::{Change, Committed, Expected, Named, Store, Transaction};
+pub use store::{Change, Committed, Expected, Named, Store, Transaction, read_keys};
 pub use watch::{Event, Moment, View, Watch, WatchSettings};

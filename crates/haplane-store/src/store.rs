@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use haplane_core::guard::{Mode, Reading};
 use haplane_core::key::Key;
+use haplane_core::kv_path;
 use haplane_core::log::{LogEntry, LogId};
 use haplane_core::snapshot::Pair;
 
@@ -148,6 +149,19 @@ impl Named {
             Err(error) => Err(error),
         }
     }
+}
+
+/// What the store says of each of these keys, asked for by every path that it may have.
+pub async fn read_keys(store: &impl Store, keys: &[Key]) -> Result<Vec<Named>, StoreError> {
+    let paths: Vec<Vec<String>> = keys.iter().map(kv_path::paths).collect();
+    let mut named = store.read_names(&paths.concat()).await?.into_iter();
+    let of_key = |paths: Vec<String>| {
+        let of_paths: Vec<Named> = named.by_ref().take(paths.len()).collect();
+        let worst = [Named::Denied, Named::Present];
+        let worst = worst.into_iter().find(|one| of_paths.contains(one));
+        worst.unwrap_or(Named::Absent)
+    };
+    Ok(paths.into_iter().map(of_key).collect())
 }
 
 /// What one transaction writes.

@@ -4,6 +4,7 @@
 //! valid file without rows is written and the exit status says so; where not even that can be written, the old file is
 //! removed or emptied.
 
+mod agent;
 mod sources;
 
 use std::io;

@@ -430,4 +430,12 @@ async fn a_key_that_the_token_may_not_read_makes_no_seed() {
     reader.run(&words).exits(0);
     let seed = std::fs::read_to_string(path("seed")).unwrap();
     assert!(seed.contains(" web "), "{seed}");
+
+    // A person may have written a key as it is, where haplane would not.
+    let all_but_raw = format!(r#"{all} key "haplane/state/web/a:1" {{ policy = "deny" }}"#);
+    consul.set_policy("reader", &all_but_raw).await;
+    let text = text.replace("web/a", "web/a:1");
+    std::fs::write(path("haproxy.cfg"), text).unwrap();
+    let denied = reader.run(&words).exits(5).stderr;
+    assert!(denied.contains("denies the key web/a:1"), "{denied}");
 }
