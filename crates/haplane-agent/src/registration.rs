@@ -5,7 +5,7 @@
 //! thing: where `leave` is set, it takes its service back as the last thing that it does.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,11 +52,11 @@ pub fn registration(node: &str, version: &str, http: SocketAddr) -> Registration
     }
 }
 
-fn loopback_of(address: SocketAddr) -> std::net::IpAddr {
+fn loopback_of(address: SocketAddr) -> IpAddr {
     if address.is_ipv4() {
-        std::net::Ipv4Addr::LOCALHOST.into()
+        Ipv4Addr::LOCALHOST.into()
     } else {
-        std::net::Ipv6Addr::LOCALHOST.into()
+        Ipv6Addr::LOCALHOST.into()
     }
 }
 
