@@ -54,6 +54,46 @@ fn the_index_names_every_page() {
     }
 }
 
+/// Every source below a folder.
+fn sources(folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(path(folder)).unwrap();
+    let below = entries.flat_map(|entry| {
+        let entry = entry.unwrap();
+        let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        if entry.file_type().unwrap().is_dir() {
+            sources(&name)
+        } else {
+            vec![name]
+        }
+    });
+    let is_rust = |name: &String| Path::new(name).extension().is_some_and(|end| end == "rs");
+    below.filter(is_rust).collect()
+}
+
+/// Comments name the measurement that they rest on: `facts 8.2`.
+#[test]
+fn every_fact_that_a_comment_rests_on_is_written_down() {
+    let page = text("docs/facts.md");
+    let numbers = page.lines().filter_map(|line| {
+        let heading = line.trim_start_matches('#').trim_start();
+        let (number, _) = heading.split_once(' ')?;
+        Some(number.trim_end_matches('.').to_owned())
+    });
+    let mut sections: BTreeSet<String> = numbers.collect();
+    let slots = page.split("## 12.").nth(1).unwrap();
+    let items = slots.lines().filter_map(|line| line.split_once(". "));
+    sections.extend(items.map(|(number, _)| format!("12.{number}")));
+    for file in sources("crates") {
+        for cited in text(&file).split("facts ").skip(1) {
+            let is_number = |c: char| c.is_ascii_digit() || c == '.';
+            let end = cited.find(|c| !is_number(c)).unwrap_or(cited.len());
+            let number = cited[..end].trim_end_matches('.');
+            let is_known = number.is_empty() || sections.contains(number);
+            assert!(is_known, "{file}: docs/facts.md has no section {number}");
+        }
+    }
+}
+
 /// The widest line of prose, in characters.
 const WIDEST: usize = 140;
 
