@@ -18,7 +18,9 @@ demo: system ## Two HAProxy, two agents, four origins and traffic to drain; DEMO
 
 test: system peers tools checkers lint ## Everything that has to hold, with real HAProxy and real Consul
 	cargo test --quiet --manifest-path fuzz/Cargo.toml
-	cargo nextest run --locked -p haplane -p haplane-daemon --features cpu-profile,heap-profile --lib --test product profiles
+	@mkdir -p target/tmp
+	TMPDIR=$(CURDIR)/target/tmp \
+		cargo nextest run --locked -p haplane -p haplane-daemon --features cpu-profile,heap-profile --lib --test product profiles
 	cargo nextest run --locked --workspace
 
 lint: system ## Formatting and clippy, warnings are errors

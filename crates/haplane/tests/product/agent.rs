@@ -60,6 +60,8 @@ impl Agent {
             .args(["--listen", &checks.address().to_string()])
             .args(["--http-listen", &http.address().to_string()]);
         let log = tempfile::tempdir().unwrap();
+        // What the profiler leaves behind goes with it.
+        command.env("TMPDIR", log.path());
         let process = Process::spawn("haplane agent", command, &log.path().join("log"));
         let agent = Self {
             process,
