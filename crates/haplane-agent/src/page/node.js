@@ -49,8 +49,8 @@ const sessions = (row) =>
 const text = (row) =>
   `${row.row} ${row.keys.join(" ")} ${row.answer ?? answered(row)} ${row.decided_by ?? ""} ${row.verdict} ${row.observed?.admin ?? ""} ${row.observed?.status ?? ""}`.toLowerCase();
 
-/** Trouble, then what is out of rotation, then the rest. */
-const rank = (row) => RANK[row.verdict] ?? (isOut(row) ? 3 : 4);
+/** Trouble, then what is out of rotation, then the rest, free slots last. */
+const rank = (row) => RANK[row.verdict] ?? (isOut(row) ? 3 : isFree(row) ? 5 : 4);
 const ORDERS = {
   problems: (a, b) => rank(a) - rank(b),
   name: () => 0,

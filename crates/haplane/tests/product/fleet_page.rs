@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::agent::{Agent, Folder};
 use crate::command::Haplane;
-use crate::node_page::picture;
+use crate::node_page::{ask_for_all, picture};
 
 #[tokio::test]
 async fn the_fleet_page_shows_who_does_what_and_why() {
@@ -142,7 +142,7 @@ async fn the_fleet_page_shows_what_is_wrong_and_folds_the_rest() {
     haplane
         .run(&["set", "canary", "drain", "--agents", &urls])
         .exits(0);
-    let ui = Ui::start(&haplane, &urls).await;
+    let ui = Ui::start(&haplane.with("HAPLANE_FORGOTTEN_AFTER", "10ms"), &urls).await;
     let mut browser = Browser::start().await;
     browser.look_as(390, 800, Scheme::Light).await;
     browser.goto(&ui.page()).await;
@@ -158,6 +158,10 @@ async fn the_fleet_page_shows_what_is_wrong_and_folds_the_rest() {
     browser.until(&lines_are("#rows", 40 + 1)).await;
     assert_eq!(browser.text("#rows button.rest").await, "show fewer");
     browser.value(&format!("{rest}.click()")).await;
+
+    // A drain that is older than it should be stands out, though nothing is wrong.
+    assert_eq!(browser.text("#word").await, "forgotten drain");
+    assert!(browser.text("#keys").await.contains("ago, forgotten?"));
 
     // One row of one of them asks no more.
     failing.abort();
@@ -189,6 +193,52 @@ async fn the_fleet_page_shows_what_is_wrong_and_folds_the_rest() {
     assert_eq!(browser.complaints(), &[] as &[String]);
 }
 
+#[tokio::test]
+async fn the_fleet_page_stays_quick_with_5000_rows() {
+    let folder = Folder::new();
+    let haplane = folder.haplane();
+    let agent = Agent::start(&haplane).await;
+    ask_for_all(agent.checks.address()).await;
+    let agents = [agent];
+    let ui = Ui::start(&haplane, &addresses(&agents)).await;
+    let mut browser = Browser::start().await;
+    browser.look_as(1200, 800, Scheme::Light).await;
+    browser.goto(&format!("{}#show=all", ui.page())).await;
+    browser
+        .until("document.querySelector('#count-all').textContent === '5000'")
+        .await;
+    let wished = |act: &str| {
+        format!(
+            "new Promise((done) => {{
+                const start = performance.now();
+                {act};
+                requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)));
+            }})"
+        )
+    };
+    let lines = "document.querySelectorAll('#rows tr').length";
+    let all = browser
+        .value(&wished(
+            "document.querySelector('#rows button.rest')?.click()",
+        ))
+        .await;
+    assert_eq!(browser.text("#rows-note").await, "the first 1000 of 5000");
+    assert_eq!(browser.value(lines).await, 1001);
+    let filtered = browser
+        .value(&wished(
+            "const filter = document.querySelector('#filter');
+             filter.value = 'backend-7/';
+             filter.dispatchEvent(new Event('input'))",
+        ))
+        .await;
+    assert_eq!(browser.value(lines).await, 100);
+    let limit = 20_000.0;
+    for (what, took) in [("all lines", &all), ("filtered", &filtered)] {
+        let took = took.as_f64().unwrap();
+        assert!(took < limit, "{what} took {took} ms of {limit}");
+    }
+}
+
 /// What `--agents` takes.
 fn addresses(agents: &[Agent]) -> String {
     let urls = agents.iter().map(Agent::page);
@@ -199,14 +249,14 @@ fn addresses(agents: &[Agent]) -> String {
 }
 
 /// A running `haplane ui`.
-struct Ui {
+pub(crate) struct Ui {
     process: Process,
-    port: Port,
+    pub(crate) port: Port,
     _log: TempDir,
 }
 
 impl Ui {
-    async fn start(haplane: &Haplane, agents: &str) -> Self {
+    pub(crate) async fn start(haplane: &Haplane, agents: &str) -> Self {
         let port = Port::reserve();
         let listen = port.address().to_string();
         let command = haplane.command(&["ui", "--ui-listen", &listen, "--agents", agents]);
@@ -223,7 +273,7 @@ impl Ui {
         }
     }
 
-    fn page(&self) -> String {
+    pub(crate) fn page(&self) -> String {
         format!("http://{}/", self.port.address())
     }
 }

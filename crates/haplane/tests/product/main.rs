@@ -24,6 +24,7 @@ mod kubernetes;
 mod machine;
 mod node_page;
 mod packages;
+mod page_policy;
 mod policies;
 #[cfg(all(feature = "cpu-profile", feature = "heap-profile"))]
 mod profiles;

@@ -119,6 +119,26 @@ async fn the_node_page_shows_what_haproxy_does() {
             "ready no key ready 100%, .* ready, .* 100 0 .*converged",
         ))
         .await;
+    // In the order that is wished for.
+    haplane.run(&["set", "web/b", "50%", "--force"]).exits(0);
+    browser
+        .until(&row("b", "50% web.b ready 50%, .* 50 0 .*converged"))
+        .await;
+    for (order, first) in [("name", "a"), ("weight", "b"), ("problems", "a")] {
+        browser
+            .value(&format!(
+                "document.querySelector('#sort').value = '{order}';
+                 document.querySelector('#sort').dispatchEvent(new Event('change'))"
+            ))
+            .await;
+        let seen = "[...document.querySelectorAll('main section')]
+            .find((one) => one.innerText.startsWith('web')).querySelector('td').innerText";
+        assert_eq!(browser.value(seen).await, first, "by {order}");
+    }
+    haplane.run(&["set", "web/b", "drain", "--force"]).exits(0);
+    browser
+        .until("document.querySelector('main tbody td').innerText === 'b'")
+        .await;
     browser.until(&row("left-out", "– – not enrolled")).await;
     // Nothing is desired of free slots, and they do ask.
     browser
@@ -170,6 +190,13 @@ async fn the_node_page_says_when_rows_fall_silent_and_when_the_agent_is_gone() {
     assert_eq!(browser.value(wide).await, false, "wider than a phone");
     assert_eq!(browser.faint().await, [""; 0]);
     browser.picture(&picture("node-phone-dark")).await;
+
+    // What the store says is not believed any more.
+    std::fs::remove_file(folder.state().join(".haplane")).unwrap();
+    browser
+        .until("document.querySelector('#guard').innerText.includes('marker_missing')")
+        .await;
+    assert_eq!(browser.text("#word").await, "guarded");
 
     agent.process.kill();
     browser
@@ -345,7 +372,7 @@ async fn the_node_page_stays_quick_with_5000_rows() {
     }
 }
 
-async fn ask_for_all(agent: SocketAddr) {
+pub(crate) async fn ask_for_all(agent: SocketAddr) {
     for backend in 0..50 {
         for server in 0..100 {
             let group = if server % 10 == 0 { " canary" } else { "" };
