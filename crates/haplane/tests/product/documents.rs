@@ -11,6 +11,7 @@ use haplane_testkit::haproxy::{Config, Haproxy, Version};
 use haplane_testkit::http::{Request, Target};
 use haplane_testkit::ports::Port;
 use haplane_testkit::process::Process;
+use serde_json::Value;
 
 use crate::agent::{Agent, Folder};
 use crate::checkout::{files, metric_names, path, succeed, text};
@@ -348,5 +349,75 @@ fn the_page_of_alerts_names_each_alert_once() {
             1,
             "docs/alerts.md and {runbook}"
         );
+    }
+}
+
+/// Over an agent that is asked, as it would not say anything of nodes and rows else.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_fields_are_those_of_the_documents() {
+    let page = text("docs/json.md");
+    let folder = Folder::new();
+    let agent = Agent::start(&folder.haplane()).await;
+    let _asking = agent.asked(&["web/a canary", "web/b"]);
+    let agents = agent.page().trim_end_matches('/').to_owned();
+    let haplane = folder.haplane().with("HAPLANE_AGENTS", &agents);
+    let asks = || async {
+        let rows = agent
+            .get("/v1/rows")
+            .await
+            .map_err(|error| error.to_string())?;
+        let rows = rows.text();
+        if rows.contains("web/a") && rows.contains("web/b") {
+            Ok(())
+        } else {
+            Err(rows)
+        }
+    };
+    eventually("both rows ask", Duration::from_secs(10), asks).await;
+    let documents = [
+        haplane.run(&[
+            "set", "canary", "drain", "--reason", "x", "--wait", "--json",
+        ]),
+        haplane.run(&["set", "web/a", "ready", "--dry-run", "--json"]),
+        haplane.run(&["show", "--json"]),
+        haplane.run(&["status", "--json"]),
+        haplane.run(&["why", "web/a", "--json"]),
+        haplane.run(&["wait", "--json"]),
+        haplane.run(&["ready", "canary", "--json"]),
+        haplane.run(&["canary", "--status", "--json"]),
+        haplane.run(&["log", "--json"]),
+        haplane.run(&["init", "--json"]),
+    ];
+    let mut names = BTreeSet::new();
+    for document in documents {
+        fields(&document.exits(0).json(), &mut names);
+    }
+    let is_said = |name: &String| {
+        page.match_indices(name.as_str()).any(|(at, _)| {
+            let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+            edge(page[..at].chars().next_back()) && edge(page[at + name.len()..].chars().next())
+        })
+    };
+    // Answers are counted by their text.
+    let is_field = |name: &&String| !name.contains(' ');
+    let missing: Vec<&String> = names
+        .iter()
+        .filter(is_field)
+        .filter(|name| !is_said(name))
+        .collect();
+    assert!(missing.is_empty(), "docs/json.md does not name {missing:?}");
+}
+
+/// The names of all fields, at any depth.
+fn fields(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                names.insert(name.clone());
+                fields(value, names);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| fields(item, names)),
+        _ => {}
     }
 }
