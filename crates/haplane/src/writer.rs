@@ -69,6 +69,8 @@ pub struct Outcome {
     pub kept_in: Vec<Kept>,
     /// The rows that stay out although they are among those that were to come back.
     pub kept_out: Vec<Kept>,
+    /// Rows that another key kept out of rotation, and that come back.
+    pub brought_in: Vec<Kept>,
 }
 
 impl Outcome {
@@ -87,6 +89,7 @@ impl Outcome {
         if !next.written.log_ids.is_empty() {
             self.kept_in = next.kept_in;
             self.kept_out = next.kept_out;
+            self.brought_in = next.brought_in;
         }
         self.written.log_ids.extend(next.written.log_ids);
         self.moved.extend(next.moved);
@@ -222,7 +225,9 @@ impl<'s> Writer<'s> {
         let moved = self.knowledge.moved(&before, &after);
         let touched: BTreeSet<&str> = moved.iter().filter_map(backend_of).collect();
         let shares = self.knowledge.shares(&before, &after);
-        let kept = kept::kept(&self.knowledge.known, wanted, &after);
+        let known = &self.knowledge.known;
+        let kept = kept::kept(known, wanted, &after);
+        let brought_in = kept::brought_in(known, wanted, &before, &after);
         Outcome {
             written: Written {
                 index: Some(self.snapshot.index),
@@ -238,6 +243,7 @@ impl<'s> Writer<'s> {
             moved,
             kept_in: kept.stay_in,
             kept_out: kept.stay_out,
+            brought_in,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The rows that a write passes over: another key decides them.
+//! The rows that a write passes over, because another key decides them; and those that it takes from another key.
 
 use std::fmt;
 
@@ -79,8 +79,29 @@ pub(super) fn kept(known: &Known, wanted: &[Wanted], after: &Outlook<'_>) -> Pas
     }
 }
 
+/// The rows that somebody keeps out of rotation by another key than the written ones, and that come back by this write.
+pub(super) fn brought_in(
+    known: &Known,
+    wanted: &[Wanted],
+    before: &Outlook<'_>,
+    after: &Outlook<'_>,
+) -> Vec<Kept> {
+    let is_written = |key: &Key| wanted.iter().any(|one| one.key == *key);
+    let from_another = |(row, keys): (&Key, &Vec<Key>)| {
+        let (key, value) = before.deciding(keys)?;
+        let is_taken =
+            !value.in_rotation() && !is_written(key) && after.desired(keys).in_rotation();
+        is_taken.then(|| Kept {
+            row: row.clone(),
+            key: key.clone(),
+            value,
+        })
+    };
+    known.rows.iter().filter_map(from_another).collect()
+}
+
 impl Writer<'_> {
-    /// Says, once a command, which rows do not follow.
+    /// Says, once a command, which rows do not follow, and which come back although they were taken out.
     pub(super) fn warn_of_kept(&self, outcome: &Outcome) {
         if self.warned.replace(true) {
             return;
@@ -100,6 +121,10 @@ impl Writer<'_> {
         };
         tell(&outcome.kept_in, "stays in rotation");
         tell(&outcome.kept_out, "stays out of rotation");
+        tell(
+            &outcome.brought_in,
+            "comes back into rotation, where it was kept out",
+        );
     }
 }
 
@@ -139,6 +164,37 @@ mod tests {
         let passed = kept(&known, &wanted, &after);
         let text = |kept: &[Kept]| kept.iter().map(Kept::to_string).collect();
         (text(&passed.stay_in), text(&passed.stay_out))
+    }
+
+    #[test]
+    fn a_row_that_another_key_keeps_out_comes_back_only_with_a_word() {
+        let key = |text: &str| -> Key { text.parse().unwrap() };
+        let known = Known {
+            rows: [(key("web/cny"), vec![key("web/cny"), key("canary")])].into(),
+            ..Known::default()
+        };
+        let stored = [Pair {
+            path: "canary".to_owned(),
+            value: b"drain".to_vec(),
+            version: 1,
+            log_id: None,
+        }];
+        let snapshot = Snapshot::new(1, stored);
+        let before = Outlook::present(&snapshot, "2026-11-29T12:00:00Z".parse().unwrap());
+        let told = |name: &str, value: Option<&str>| -> Vec<String> {
+            let wanted = [Wanted {
+                key: key(name),
+                value: value.map(|value| value.parse().unwrap()),
+            }];
+            let after = before
+                .clone()
+                .with(wanted.iter().map(|one| (one.key.clone(), one.value)));
+            let brought = brought_in(&known, &wanted, &before, &after);
+            brought.iter().map(Kept::to_string).collect()
+        };
+        assert_eq!(told("web/cny", Some("50%")), ["web/cny, by canary = drain"]);
+        assert_eq!(told("web/cny", Some("maint")), [""; 0], "it stays out");
+        assert_eq!(told("canary", None), [""; 0], "its own key is taken away");
     }
 
     #[test]

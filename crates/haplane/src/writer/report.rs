@@ -23,6 +23,7 @@ impl Writer<'_> {
             "backends": outcome.shares,
             "kept_in": outcome.kept_in,
             "kept_out": outcome.kept_out,
+            "brought_in": outcome.brought_in,
         })
     }
 

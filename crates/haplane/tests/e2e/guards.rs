@@ -78,6 +78,11 @@ async fn slips_floors_and_forgotten_groups() {
         .exits(0);
     assert_eq!(explicit.json()["kept_out"], json!([]));
     assert_eq!(
+        explicit.json()["brought_in"],
+        kept.json()["kept_out"],
+        "canary = drain is overridden, and that is said"
+    );
+    assert_eq!(
         fleet.value("canary_web/gke-cny-web").await.unwrap(),
         "ready"
     );
