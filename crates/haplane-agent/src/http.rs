@@ -41,7 +41,7 @@ pub struct Shown {
     pub store_kind: &'static str,
     /// Where the store is.
     pub store_address: String,
-    /// The store itself, for what it does not believe.
+    /// The store itself, which may hold back losses that it does not believe yet.
     pub store: Arc<AnyStore>,
     /// The root of its keys.
     pub state_prefix: String,
@@ -83,8 +83,8 @@ pub fn router(shown: Arc<Shown>) -> Router {
         .merge(page::routes())
 }
 
-/// Pages that grow with the number of rows and keys are written one at a time, whoever asks for how
-/// many: the probes keep a processor of their own.
+/// Pages that grow with the number of rows and keys are rendered one at a time, however many are
+/// asked for, so that the probes always find a free processor.
 fn one_after_another<S: Clone + Send + Sync + 'static>(pages: Router<S>) -> Router<S> {
     let turn = Arc::new(tokio::sync::Mutex::new(()));
     pages.layer(from_fn_with_state(turn, wait_for_turn))
@@ -133,8 +133,8 @@ async fn node(State(shown): Pages) -> Json<view::Node> {
     Json(view::Node::of(&shown))
 }
 
-/// Whether an answer may rest on the absence of these keys, for whoever decides from `/v1/state`: the
-/// store is asked for those that no row asked for yet.
+/// Whether these keys are truly absent, for whoever decides from `/v1/state`: the store is asked, by
+/// name, for those that no row has asked for yet.
 async fn absent(State(shown): Pages, Json(keys): Json<Vec<String>>) -> Response {
     let keys: Result<Vec<Key>, _> = keys.iter().map(|key| key.parse()).collect();
     let Ok(keys) = keys else {
@@ -165,7 +165,7 @@ impl Shown {
         .survey()
     }
 
-    /// Why the store's word is refused, all of it or that on single keys.
+    /// Why what the store says is refused, as a whole or for single keys.
     fn refusal(&self) -> Option<Refusal> {
         let guarded = self.standing.view().guard;
         let denial = || self.readable.denial().map(|denial| denial.why.refusal());

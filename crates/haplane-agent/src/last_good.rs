@@ -20,7 +20,7 @@ use haplane_core::snapshot::Pair;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Clocks differ, and are set right: so far ahead of ours a file may have been kept.
+/// How far in the future the time of a kept file may lie: clocks differ, and get corrected.
 const SKEW: Duration = Duration::from_mins(1);
 
 /// A snapshot of an earlier run.

@@ -1,9 +1,9 @@
 //! The daemon beside each HAProxy: it follows the store and answers agent checks.
 //!
-//! Parts that wait for nobody: the *watcher* replaces the snapshot whenever the store changes, the
-//! *responder* answers from it on a thread of its own, the *observer* looks at what HAProxy makes of
-//! the answers, and the HTTP side tells people and other programs. The agent does not know which servers exist; HAProxy tells
-//! it at every check.
+//! Its parts do not wait for each other: the *watcher* replaces the snapshot whenever the store changes, the
+//! *responder* answers from it on a thread of its own, the *observer* looks at what HAProxy makes of the answers, and
+//! the HTTP side reports to people and other programs. The agent does not know which servers exist; HAProxy tells it at
+//! every check.
 
 #![expect(
     unreachable_pub,

@@ -176,7 +176,7 @@ impl Metrics {
         metrics
     }
 
-    /// A series that never moved and a series that is missing are not the same to an alert.
+    /// An alert must be able to tell a series at zero from one that is missing.
     fn make_closed_sets(&self) {
         for kind in StoreErrorKind::ALL {
             drop(self.store_errors.get_or_create(&Kind {

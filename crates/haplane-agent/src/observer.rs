@@ -1,7 +1,7 @@
 //! The observer: looks at HAProxy itself, and says of every row whether it does what it was answered.
 //!
-//! One task for each socket, which a socket that hangs, is closed or talks garbage keeps from nothing
-//! but its own next look. Level `user` is enough to look; only push needs `admin`.
+//! One task for each socket, so that one that hangs, is closed or talks garbage delays nothing but
+//! its own next look. Level `user` is enough to look; only push needs `admin`.
 
 pub mod asked;
 pub mod board;

@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// All parts together, from the stop signal to the end: more than each has for itself, and well within
-/// the five seconds that are promised.
+/// How long all parts together may take to stop: more than each one is given, and well within the five
+/// seconds that are promised.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
 
 /// Keeps track of the parts.

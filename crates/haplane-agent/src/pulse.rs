@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 /// How often it beats.
 pub const BEAT: Duration = Duration::from_millis(500);
-/// A thread that has not turned for this long is stuck: HAProxy has given up on its checks by then.
+/// A thread that has not beaten for this long is stuck: by then HAProxy has given up on its checks.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// Nothing to beat yet: the responder waits for the first snapshot.
 const NOT_STARTED: u64 = u64::MAX;
 
-/// Beaten by the responder's thread, felt by others.
+/// The responder's thread beats it, others feel it.
 #[derive(Clone, Debug)]
 pub struct Pulse {
     origin: Instant,

@@ -6,8 +6,8 @@
 //! the key is asked for by its own name; that is where Consul says "denied". Until it has said
 //! otherwise, however long that takes, the row is not answered, which changes nothing in HAProxy.
 //!
-//! A proof is of its time. An answer that a row did not have before needs one from after the change;
-//! all are asked for again from time to time, and none outlives a change of what we may read.
+//! A proof ages. An answer that a row did not have before needs one from after the change; all proofs
+//! are renewed from time to time, and none outlives a change of what we may read.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -22,13 +22,13 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// How long a row waits for the word on its keys: within HAProxy's two seconds (facts 1).
+/// How long a row waits for the store's word on its keys: well within HAProxy's two seconds (facts 1).
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The most keys that are remembered; all are asked for anew when there are more.
 const MAX_KEYS: usize = 200_000;
-/// How many are asked for between two looks at who waits.
+/// How many are asked for at once, before it is looked again who waits.
 const AT_ONCE: usize = 512;
-/// How often there is a look at what is to be asked for again; those that are denied are, each time.
+/// How often it is decided what to ask for again: old proofs, and every time all that is denied.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How old a proof becomes before it is asked for again. The old one counts until then, and while the
 /// store is away.
@@ -39,7 +39,7 @@ const UNUSED_AFTER: Duration = Duration::from_mins(10);
 const PAUSE: Duration = Duration::from_millis(250);
 /// A store that has not answered by then fails.
 const SLOW: Duration = Duration::from_secs(2);
-/// Rows that go without an answer for this long are told.
+/// After how long without an answer rows are reported.
 const TOLD_AFTER: Duration = Duration::from_secs(3);
 
 /// Why an answer may not rest on the absence of these keys.
@@ -60,7 +60,7 @@ impl Unreadable {
         }
     }
 
-    /// The reason that it is among those for which the store's word is not obeyed.
+    /// The same as one of the reasons for which a read is refused.
     pub const fn refusal(self) -> Refusal {
         match self {
             Self::Denied => Refusal::Denied,
@@ -137,7 +137,7 @@ struct Proof {
     used: Instant,
 }
 
-/// What tells that other keys than before may be hidden.
+/// When this changes, other keys than before may be hidden.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Rights {
     /// The store's own count.
@@ -241,10 +241,10 @@ impl Readable {
             }
             let began = Instant::now();
             let is_news = match timeout_at(began + SLOW, read_keys(store, &keys)).await {
-                // Asked with rights that have changed meanwhile: not known.
+                // The rights changed while this was asked, so the answer counts for nothing.
                 Ok(Ok(_)) if store.rights() != rights.changes => false,
                 Ok(Ok(named)) => lock(known).learn(keys.into_iter().zip(named), began),
-                // The watch loop tells people how the store fails.
+                // The watch loop reports how the store fails.
                 Ok(Err(_)) | Err(_) => false,
             };
             if is_news {
@@ -324,7 +324,7 @@ impl Known {
         is_news
     }
 
-    /// What was proven with other rights is not any more, and what was denied may be allowed.
+    /// With other rights what was proven no longer is, and what was denied may be allowed.
     fn now_has(&mut self, rights: Rights) {
         let before = std::mem::replace(&mut self.rights, rights);
         if rights != before {

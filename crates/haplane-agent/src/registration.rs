@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 /// The service's name.
 pub const SERVICE: &str = "haplane-agent";
 
-/// Consul forgets its services when it loses its data; announcing again is the same as once.
+/// Consul forgets services when it loses its data; registering again changes nothing otherwise.
 const AGAIN: Duration = Duration::from_mins(1);
 /// After a failure.
 const RETRY: Duration = Duration::from_secs(10);

@@ -31,7 +31,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// What connections in flight may take once we are to stop; more than their own deadline.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A port that is bound and does not listen yet: HAProxy gets "connection refused", which changes
+/// A port that is bound but does not listen yet: HAProxy gets "connection refused", which changes
 /// nothing (facts 1).
 #[derive(Debug)]
 pub struct Bound {

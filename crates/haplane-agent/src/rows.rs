@@ -18,19 +18,19 @@ use tokio::time::Instant;
 
 use crate::served::Served;
 
-/// The most lines that are remembered. HAProxy with more rows than this is answered all the same.
+/// The most lines that are remembered. An HAProxy with more rows than this is answered all the same.
 pub const MAX_ROWS: usize = 50_000;
-/// The most bytes of lines that are remembered. 50,000 usual lines have a tenth of it; a peer that
-/// makes up long ones does not fill the machine.
+/// The most bytes of lines that are remembered. 50,000 usual lines take a tenth of it; a peer that makes up
+/// long ones cannot fill the memory.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// A line that nobody asked for this long is forgotten.
 pub const FORGET_AFTER: Duration = Duration::from_hours(1);
-/// How old a proof may be on which the first answer to a line rests.
+/// How old the proof may be that the first answer to a line rests on.
 const FRESH: Duration = Duration::from_secs(5);
-/// The interval of a row that has asked only once: it may be a long one, and a row is not called silent
+/// The interval assumed for a row that has asked only once. It is long, so that no row is called silent
 /// before it is known to be.
 const ASSUMED_INTERVAL: Duration = Duration::from_secs(10);
-/// Checks are not punctual; an interval never counts as shorter than this.
+/// No interval counts as shorter than this, since checks are not punctual.
 const LEAST_INTERVAL: Duration = Duration::from_millis(500);
 
 /// One ask with its answer, to be remembered.
@@ -113,7 +113,7 @@ impl RowRecord {
     }
 
     fn ask_again(&mut self, asked: &Asked<'_>, now: Instant) -> Remembered {
-        // By time and not by index: a hand edit in a directory does not raise the index.
+        // By time and not by index, because an edit by hand in a folder does not raise the index.
         let changed = self.answer != asked.decision.answer && asked.served.since > self.asked;
         let gap = now.saturating_duration_since(self.asked);
         // One late check moves the estimate by a quarter; a new interval is learned in a few asks.
@@ -145,8 +145,8 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// From when on the store must have said that keys are absent, for an answer that rests on it. None
-    /// needs a new word for what it is answered anyway; another answer is given on one from after the change.
+    /// How recent the store's word that keys are absent has to be for this answer: any will do for the answer
+    /// that the row has already; another one needs a word from after the change.
     pub fn proof_since(
         &self,
         line: &[u8],

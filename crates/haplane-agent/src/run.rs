@@ -38,7 +38,7 @@ use crate::served::Served;
 use crate::standing::{Standing, trouble};
 use crate::watcher::{self, Keeper};
 
-/// How often rows that nobody asks for are looked for.
+/// How often rows that nobody asks for any more are forgotten.
 const HOUSEKEEPING: Duration = Duration::from_mins(1);
 
 /// Why an agent could not start, or had to end.
@@ -256,7 +256,7 @@ impl Agent {
         readable
     }
 
-    /// What an earlier run kept, if the site wants it; whatever is wrong with it is told.
+    /// What an earlier run kept, if the site wants it; whatever is wrong with it is logged.
     fn last_good(&self) -> Option<LastGood> {
         let AgentSettings {
             last_good: path,
@@ -292,8 +292,9 @@ impl Agent {
         }
     }
 
-    /// The store as it is configured, and this node: which state a kept snapshot is of. The same
-    /// address and prefix are another store in another datacenter, or on another machine.
+    /// Names the store and this node, so that a kept snapshot is only used for the state that it
+    /// was taken of: the same address and prefix mean another store in another datacenter, or on
+    /// another machine.
     fn store_name(&self) -> String {
         let store = &self.settings.store;
         let consul = store.consul();

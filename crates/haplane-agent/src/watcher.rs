@@ -17,7 +17,7 @@ use crate::last_good;
 use crate::metrics::Metrics;
 use crate::served::Served;
 
-/// How often a snapshot that has not changed is kept again, to say that it is still true.
+/// How often an unchanged snapshot is written again, to note that it is still true.
 const KEEP_AGAIN: Duration = Duration::from_mins(1);
 
 /// What the watch loop tells, as metrics.

@@ -57,8 +57,8 @@ struct Guard {
 }
 
 impl Guard {
-    /// A list that is refused, or else single keys that are denied or not known, or that are not believed to
-    /// be gone.
+    /// What is refused now: the whole list, or else single keys that are denied, not known, or not believed to be
+    /// gone.
     fn of(guarded: Option<Guarded>, is_failing: bool, shown: &Shown) -> Option<Self> {
         let guarded = guarded.map(|guarded| Self {
             since: guarded.since.at,
@@ -67,7 +67,7 @@ impl Guard {
         });
         let denied = || {
             let denial = shown.readable.denial()?;
-            // A store that fails altogether has its own word for it.
+            // A store that cannot be read at all says so in `error`.
             let is_told = denial.why == Unreadable::Unknown && is_failing;
             (!is_told).then(|| Self {
                 since: denial.since,
@@ -341,7 +341,8 @@ impl Observed {
         } = observed;
         let stat = stat.as_ref();
         let own = seen.status();
-        // HAProxy's own words say more, as long as they are not overtaken: they are read more rarely.
+        // HAProxy's own status says more, but it is read more rarely, so it counts only while the admin state has
+        // not changed since.
         let told = stat.map(|stat| &*stat.status);
         let status = told.filter(|status| status.starts_with(own)).unwrap_or(own);
         Self {

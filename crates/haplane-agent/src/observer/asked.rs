@@ -34,7 +34,7 @@ pub struct AskedRow {
 }
 
 impl AskedRow {
-    /// One record, due this.
+    /// A record, with the answer that it is due now.
     pub fn new(record: &RowRecord, due: Answer) -> Self {
         Self {
             answer: record.answer,
@@ -46,8 +46,8 @@ impl AskedRow {
         }
     }
 
-    /// From when on an answer needs the store's word that keys are absent: an answer that it had before
-    /// needs no new one, another one is given on a word from after the change.
+    /// How recent the store's word that keys are absent has to be for this answer: any will do for the
+    /// answer that the row has already; another one needs a word from after the change.
     pub fn proof_since(&self, answer: Answer, served: &Served) -> Option<Instant> {
         (answer != self.answer).then(|| self.asked.max(served.since))
     }
@@ -68,7 +68,7 @@ impl AskedRow {
         now > self.silent_since()
     }
 
-    /// From when on it has stopped asking, unless it asks before.
+    /// When it counts as having stopped asking, unless it asks before then.
     pub fn silent_since(&self) -> Instant {
         self.asked + self.interval * SILENT_AFTER
     }
@@ -88,7 +88,8 @@ impl AskedRow {
     }
 }
 
-/// What a record needs to be resolved, without holding the lock that the responder needs.
+/// A copy of what resolving a record needs, so that the lock, which the responder needs too, is not
+/// held meanwhile.
 struct Line {
     row: Arc<str>,
     ask: Arc<Ask>,

@@ -75,7 +75,7 @@ pub struct Sighting {
 }
 
 impl Sighting {
-    /// The sight of one row, for a verdict on this answer.
+    /// What a verdict on this answer needs to know of one row.
     pub fn sight(&self, row: &str, answer: Option<Answer>, now: Instant) -> Option<Sight<'_>> {
         let seen = self.rows.get(row)?;
         let past = match (answer, self.memories.get(row)) {

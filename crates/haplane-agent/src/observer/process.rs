@@ -30,7 +30,7 @@ impl Process {
     }
 
     /// Whether `before` is this process too. In a container every process has the same number, so
-    /// the time of its start counts as well; HAProxy before 2.4 does not tell that, but its uptime.
+    /// the time of its start counts as well; HAProxy before 2.4 tells only its uptime.
     pub fn is(&self, before: &Self) -> bool {
         let same_start = match (self.started_at, before.started_at) {
             (Some(own), Some(other)) => own == other,

@@ -22,7 +22,7 @@ use super::look::Look;
 pub enum Pushed {
     /// HAProxy took it, and shows it.
     Applied,
-    /// HAProxy took it, and shows something else: an answer came in between, say.
+    /// HAProxy took it, and shows something else: an agent's answer may have come in between.
     NotApplied,
     /// HAProxy refused it.
     Refused,
@@ -72,7 +72,8 @@ pub struct Wanted {
 pub struct Pusher {
     /// The responder's port: rows that ask another are not ours.
     port: u16,
-    /// What was pushed since the last ask of a row, and when: each change once, the rest is pull's.
+    /// What was pushed since a row last asked, and when: each change is pushed once, pull does the
+    /// rest.
     pushed: HashMap<Arc<str>, (Answer, Instant)>,
 }
 
@@ -161,7 +162,8 @@ fn commands(row: &str, due: Answer) -> Option<Group> {
     Some(actions.into_iter().map(command).collect())
 }
 
-/// What came of each, by what HAProxy shows afterwards; and what is wrong, if something is.
+/// The result for each row, judged by what HAProxy shows afterwards, and the first trouble if there
+/// was any.
 pub fn results(
     wanted: &[Wanted],
     changes: &[Change],

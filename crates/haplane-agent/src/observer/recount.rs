@@ -13,13 +13,13 @@ use super::old_workers::OldWorkers;
 
 /// How often the master is asked while there is no old worker and nobody saw a reload.
 const CALM: Duration = Duration::from_secs(10);
-/// And while there is one, or while the master does not answer.
+/// How often while there is one, or while the master does not answer.
 const BUSY: Duration = Duration::from_secs(2);
-/// From the first answer of a new worker until the master has sorted its list.
+/// How long the master takes to list the old worker as old, once the new one answers.
 const SETTLED: Duration = Duration::from_millis(500);
-/// A box that reloads every second may have many; more than this are not counted.
+/// The most old workers that are counted: a machine that reloads every second may have many.
 const MOST: usize = 32;
-/// Behind the master one worker that hangs must not take the time of all others.
+/// A worker behind the master that hangs must not use up the time of all the others.
 const LIMITS: Limits = Limits {
     within: Duration::from_secs(1),
     ..look::LIMITS

@@ -1,9 +1,10 @@
-//! Whether a row that stopped asking, and that HAProxy does not have by its name, is gone or hangs.
+//! Whether a row that stopped asking, and that HAProxy does not show under its own name, is gone or hangs.
 //!
 //! Such a row sat in a slot: a server with another name, whose agent check sent the row's words. When the slot's words
-//! are changed, nobody asks for the row any more, and nothing is wrong. HAProxy does not tell what a slot sends, but
-//! how its check goes: where every server of the backend that does not ask by its own name has its agent check on, here,
-//! and answered, since after the row should have asked, none of them can be the row's.
+//! are changed, nobody asks for the row any more, and nothing is wrong. HAProxy does not tell what a slot sends, but it
+//! tells how its check goes. Take every server of the backend that does not ask under its own name: if each one's agent
+//! check is on, asks this agent, and was answered after the row should have asked, then none of them holds the row any
+//! more.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

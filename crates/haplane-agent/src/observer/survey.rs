@@ -131,7 +131,8 @@ impl Place<'_> {
         });
         let asked = AskedRow::new(&record, due);
         let mut said = asked.said(self.now);
-        // HAProxy that share a row ask by one line: between two asks of each, the others ask too.
+        // Several HAProxy processes with the same row ask with the same line, so between two asks of
+        // one, the others ask too.
         said.interval *= self.sharing(&record.row).max(1);
         let mut observed = Vec::new();
         let mut unseen = Vec::new();
@@ -238,8 +239,8 @@ impl Place<'_> {
     }
 }
 
-/// Whether a HAProxy that cannot be looked at may have this row: it had it when it could be, or never
-/// could be.
+/// Whether a HAProxy that cannot be looked at now may have this row: it had it at the last look, or
+/// there never was one.
 fn may_have(haproxy: &Haproxy, row: &str) -> bool {
     haproxy
         .sighting

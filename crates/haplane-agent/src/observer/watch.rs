@@ -31,10 +31,11 @@ const LOOK_QUICKLY: Duration = Duration::from_millis(250);
 const QUICK_FOR: Duration = Duration::from_secs(15);
 /// Between two readings of the numbers.
 const NUMBERS_EVERY: Duration = Duration::from_secs(10);
-/// And after a change of an admin state, and while rows drain: somebody waits for the last session.
-/// And when we have just started: HAProxy still says of every row that nobody answers.
+/// The same after an admin state changed and while rows drain, because somebody waits for the last
+/// session; and just after our own start, while HAProxy still says of every row that nobody answers.
 const NUMBERS_QUICKLY: Duration = Duration::from_secs(2);
-/// For how long after a change of the store. Who drains longer than that can wait ten seconds, too.
+/// For how long after a change of the store. A drain that takes longer than that can also wait ten
+/// seconds for its numbers.
 const DRAIN_FOR: Duration = Duration::from_mins(10);
 /// With push, how soon a restart of HAProxy has to be noticed.
 const PULSE_EVERY: Duration = Duration::from_millis(250);
@@ -64,7 +65,7 @@ pub struct HaproxyWatch {
     pub pusher: Option<Pusher>,
 }
 
-/// Whether there are rows that do not ask, and of which nobody knows where they are.
+/// Whether there are rows that do not ask and whose whereabouts are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     Some,
@@ -119,7 +120,8 @@ impl HaproxyWatch {
         }
     }
 
-    /// Whether somebody else answers than at the last look. No answer is for the next look to tell.
+    /// Whether another process answers than at the last look. No answer counts as no: the next look
+    /// will report it.
     async fn is_another_process(&self) -> bool {
         let known = self.board.haproxy(self.index).and_then(|one| one.sighting);
         match (look::pulse(&self.socket).await, known) {
@@ -256,7 +258,8 @@ impl HaproxyWatch {
         }
         self.board
             .note(self.index, |known| known.push_trouble = trouble);
-        // What was looked at before is not what is there now, unless the same process shows it again.
+        // After a push the earlier look is out of date; it is kept only where the same process cannot
+        // be looked at again.
         match after {
             Some(after) if after.process.is(&look.process) => after,
             _ => look,
@@ -326,8 +329,8 @@ impl HaproxyWatch {
         (memories, is_waiting)
     }
 
-    /// A row that does not ask, that no HAProxy has, and that no slot can hold, was removed.
-    /// Says whether there are rows of which that is not known yet.
+    /// Forgets rows that were removed: they do not ask, no HAProxy has them, and no slot can hold
+    /// them. Says whether there are rows of which this is not known yet.
     fn forget_gone(&self, asked: &HashMap<Arc<str>, AskedRow>) -> Lost {
         let now = Instant::now();
         let is_lost = |(row, one): &(&Arc<str>, &AskedRow)| {

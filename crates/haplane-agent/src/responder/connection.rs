@@ -75,8 +75,8 @@ async fn converse(
     stream.shutdown().await.or(Ok(()))
 }
 
-/// Whoever is answered something new may have to wait until the store has said that keys are not merely
-/// hidden; what the snapshot says after that counts.
+/// A new answer may have to wait until the store has said that keys are not merely hidden; then the
+/// snapshot is looked at afresh.
 async fn decide(
     line: &[u8],
     ask: &Ask,
