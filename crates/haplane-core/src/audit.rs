@@ -31,7 +31,7 @@ pub struct Subject<'a> {
     pub config: &'a Config,
     /// The server-state files, as far as they exist.
     pub files: &'a StateFiles,
-    /// Under which name the file of the `global` section is known to the operator.
+    /// The name under which the operator knows the state file of the `global` section.
     pub global_file: Option<&'a str>,
     /// What the running process shows, when it was asked.
     pub running: Option<&'a [ServerRow]>,
@@ -112,7 +112,7 @@ fn order(finding: &Finding) -> (u8, Option<Span>, usize, Rule) {
     }
 }
 
-/// The subject, with what several rules derive from it.
+/// The subject, with what several rules need to know of it.
 struct Looked<'a> {
     subject: &'a Subject<'a>,
     forecasts: &'a [ForecastRow],
@@ -130,7 +130,7 @@ impl<'a> Looked<'a> {
         !self.enrolled.is_empty()
     }
 
-    /// Under which name a backend's state file is known, e.g. for `line 3 of …`.
+    /// The name under which the operator knows a backend's state file, as in `line 3 of …`.
     fn file_name(&self, backend: &Backend) -> String {
         match backend.settings.state_source.value {
             StateSource::Local => self.local_file_name(backend.local_state_file()),

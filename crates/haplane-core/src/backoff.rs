@@ -15,7 +15,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A backoff with these bounds; `floor <= base <= cap` is what makes sense, and is made so.
+    /// A backoff with these bounds, raised where needed so that `floor <= base <= cap`.
     pub fn new(floor: Duration, base: Duration, cap: Duration) -> Self {
         let cap = cap.max(floor);
         Self {

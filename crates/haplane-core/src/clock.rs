@@ -3,7 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-/// What a clock may be off without a word: hosts that keep time at all are nearer.
+/// How far off a clock may be before it is mentioned: hosts that keep time at all are closer.
 const NEAR: SignedDuration = SignedDuration::from_secs(5);
 
 /// How far another host's clock is ahead of ours, negative when it is behind: their time, read somewhen between two

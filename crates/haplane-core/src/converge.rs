@@ -177,7 +177,7 @@ pub fn prove(
             if is_behind || why.is_some() {
                 late_rows.insert(&row.row);
             }
-            // One word for a node that is behind says all that there is to say of its rows.
+            // For a node that is behind one line is enough: it says the same of all its rows.
             if let Some(why) = why.filter(|_| !is_behind) {
                 own.push(Laggard {
                     node: node.node.clone(),
@@ -274,8 +274,8 @@ fn row_trouble(
     }
 }
 
-/// Why an answer is not what the state wants. It was given before the last write, a file was changed by hand, which
-/// raises no index, or the agent follows another store. An answer that is newer than the state is judged by nobody.
+/// Why an answer is not what the state wants: it was given before the last write, a file was changed by hand (which
+/// raises no index), or the agent follows another store. An answer that is newer than the state is not judged.
 pub fn contradiction(
     answer: &str,
     index: u64,

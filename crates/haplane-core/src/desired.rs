@@ -80,7 +80,7 @@ pub enum ValueError {
     /// Not `N%` with N from 0 to 256.
     #[error("{0:?} is not a weight: write N% with a whole number from 0 to 256")]
     Weight(String),
-    /// Something behind the word that is not `until=TIME`.
+    /// Something after the word that is not `until=TIME`.
     #[error("{0:?} behind the value is not of the form until=2030-01-31T12:00:00Z")]
     Until(String),
 }
@@ -99,7 +99,7 @@ impl Value {
         self.until.is_none_or(|until| now < until)
     }
 
-    /// Reads the bytes that a store holds. Not UTF-8 is not a value.
+    /// Reads the bytes that a store holds. What is not UTF-8 is no value.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ValueError> {
         match std::str::from_utf8(bytes) {
             Ok(text) => text.parse(),
@@ -134,7 +134,7 @@ fn parse_until(word: &str) -> Result<Timestamp, ValueError> {
     time.to_ascii_uppercase().parse().map_err(|_| wrong())
 }
 
-/// RFC 3339's `date-time` and nothing of the wider grammars that time libraries take.
+/// RFC 3339's `date-time` only, not the wider grammars that time libraries accept.
 fn is_rfc3339_shaped(time: &str) -> bool {
     let shape: String = time
         .chars()

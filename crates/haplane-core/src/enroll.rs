@@ -16,7 +16,7 @@ mod line;
 mod remove;
 mod words;
 
-/// Each round of reading back takes lines out; a line taken out can hardly make another one wrong.
+/// The most rounds of reading back. Each takes lines out, and that hardly ever makes another line wrong.
 const ROUNDS: usize = 5;
 
 /// What to enroll and how: a groups.toml, understood.
@@ -97,10 +97,10 @@ pub enum EnrollError {
     /// HAProxy refuses the configuration, so we cannot know what an edit makes of it.
     #[error("HAProxy refuses this configuration: {0}")]
     Refused(String),
-    /// The groups or the defaults hold something that no server line can say.
+    /// The groups or the defaults hold something that cannot be written on a server line.
     #[error("{0}")]
     Wanted(String),
-    /// Reading the result back shows something else than planned. A fault of ours.
+    /// Read back, the result is not what was planned: a fault of ours.
     #[error("the edited configuration would not read as planned at {0}; nothing is changed")]
     NotAsPlanned(String),
 }
@@ -130,7 +130,7 @@ pub fn enroll(config: &Config, context: &Context, wanted: &Wanted) -> Result<Pla
     Ok(plan)
 }
 
-/// Plans to take out again what an enrolment put in.
+/// Plans the removal of what an enrolment put in.
 ///
 /// # Errors
 ///
@@ -241,7 +241,7 @@ fn check_input(config: &Config, wanted: &Wanted) -> Result<(), EnrollError> {
     Ok(())
 }
 
-/// Server lines in branches that are not taken are not looked at, which may surprise.
+/// Notes server lines in branches that are not taken: they are left alone, which may surprise.
 fn tell_inactive(config: &Config, plan: &mut Plan) {
     let inactive = config.lines().iter().filter(|line| {
         line.activity == Activity::Inactive
@@ -256,10 +256,10 @@ fn tell_inactive(config: &Config, plan: &mut Plan) {
     }
 }
 
-/// Takes lines out of the plan that would not read as planned, until all that is left does.
+/// Takes out of the plan the lines that would not read as planned, until all that are left do.
 ///
-/// That happens where the end of a line is not what it seems: a variable that is not set here swallows the quotation mark
-/// behind it, and what follows.
+/// This happens where the end of a line is not what it seems to be: a variable that is not set here swallows the
+/// quotation mark behind it, and what follows.
 fn keep_what_reads_back(
     config: &Config,
     context: &Context,

@@ -17,7 +17,8 @@ pub struct Load {
     pub weight: u64,
     /// Whether HAProxy's own checks let it take traffic.
     pub healthy: bool,
-    /// Whether HAProxy uses it only when no other server is up: no capacity beside those.
+    /// Whether HAProxy uses it only when no other server is up, so that it adds no capacity to
+    /// those.
     pub is_backup: bool,
     /// What is desired of it now.
     pub before: Desired,
@@ -37,8 +38,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// Whether the change is what leaves less than `floor` percent. One that takes nothing out of a
-    /// backend is never the cause of its shortfall.
+    /// Whether the change leaves less than `floor` percent, and is to blame for it: one that takes
+    /// nothing out of a backend never is.
     pub fn falls_below(&self, floor: u64) -> bool {
         self.after < self.before && self.after < floor
     }

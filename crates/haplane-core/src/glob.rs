@@ -6,8 +6,8 @@ use std::str::FromStr;
 /// A pattern over keys and rows. `*` is any text within one segment, `**` also across `/`, `?` one
 /// character within a segment; everything else is itself.
 ///
-/// A star stays within its segment, so that `web*` does not quietly become every row of every
-/// backend that starts with `web`.
+/// A star stays within its segment, so that `web*` does not quietly match every row of every
+/// backend whose name starts with `web`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
     text: String,
@@ -28,7 +28,7 @@ enum Token {
 pub struct EmptyGlob;
 
 impl Glob {
-    /// Whether a text has to be read as a glob, not as a name.
+    /// Whether a text is a glob and not a name.
     pub fn is_glob(text: &str) -> bool {
         text.contains(['*', '?'])
     }

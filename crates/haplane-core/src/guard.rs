@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use crate::marker;
 use crate::snapshot::Snapshot;
 
-/// Consul's raft indexes are far below this; a larger one is not an index.
+/// Consul's raft indexes stay far below this; a larger number is no index.
 const ABSURD_INDEX: u64 = i64::MAX.unsigned_abs();
 
-/// How long a store that was emptied or lost must have had the same names before keys that did not come back
-/// are believed to be gone. Whoever fills it writes key after key.
+/// How long a store that was emptied or lost must keep the same names before keys that did not come back are
+/// believed to be gone: whoever fills it again writes one key after the other.
 pub const SETTLE: Duration = Duration::from_secs(10);
 
 /// What one read brought.
@@ -36,7 +36,7 @@ pub struct Reading {
 /// How much of the prefix a read shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All that is there, as far as the store says: Consul 1.8 leaves out without a word.
+    /// All that is there, as far as the store says: Consul 1.8 leaves keys out without saying so.
     Whole,
     /// Without what we may not read (`X-Consul-Results-Filtered-By-ACLs`).
     Filtered,
@@ -56,8 +56,8 @@ pub enum Mode {
 pub enum Refusal {
     /// The marker is missing: an uninitialised prefix, or a token that may not read it.
     MarkerMissing,
-    /// Keys are missing from the list: the store says that it left some out, or asked for by name
-    /// that we may not read them.
+    /// Keys are missing from the list: the store says that it left some out or, asked by name, that we may not
+    /// read them.
     Denied,
     /// The server knows no leader: what it says may be long past.
     NoLeader,
@@ -66,8 +66,8 @@ pub enum Refusal {
     /// The store was emptied or lost since the last snapshot, and keys of that are still missing: it may be
     /// about to be filled again.
     Refilling,
-    /// Rows ask for keys of which the store has not said by name that they are absent. The guard itself
-    /// never says this: it judges lists.
+    /// Rows ask for keys that the store, asked by name, has not yet said to be absent. The guard itself never
+    /// says this: it judges lists.
     Unproven,
 }
 
@@ -117,7 +117,7 @@ pub enum Verdict {
     Unchanged,
     /// Doubtful: read again, consistent, at once.
     Confirm,
-    /// Keys are gone, or the past is back. Ask by name before believing it, then say what came back with
+    /// Keys are gone, or an older state is back. Ask by name before believing it, and give the result to
     /// [`Guard::probed`].
     Probe(Probe),
     /// Not a snapshot. The last one stays.
@@ -129,9 +129,9 @@ pub enum Verdict {
 pub struct Probe {
     /// Paths that have to be absent.
     pub absent: Vec<String>,
-    /// A path that has to be there, and in which version. A list that is older than what is known is the
-    /// present after a restore from a backup, and the past where something on the way kept it; a second,
-    /// different read tells them apart.
+    /// A path that has to be there, and in which version. A list that is older than what is known may be the
+    /// present, after a restore from a backup, or the past, kept by something on the way; a second, different
+    /// read tells which.
     pub present: Option<(String, u64)>,
 }
 
@@ -140,7 +140,7 @@ pub struct Probe {
 pub enum Probed {
     /// Asked for by name, all is as the list has it.
     Confirmed,
-    /// At least one path is not as in the list: the list was wrong, or is past.
+    /// At least one path is not as in the list: the list was wrong, or is out of date.
     Contradicted,
     /// We may not read at least one.
     Denied,
@@ -186,8 +186,8 @@ impl Guard {
         }
     }
 
-    /// The same guard, knowing what an earlier run was the last to believe: what is gone since has
-    /// to be gone honestly, as if there had been no break between the two.
+    /// The same guard, continuing from what an earlier run believed last: keys that are gone since then need
+    /// the same proof as if there had been no break between the two.
     #[must_use]
     pub fn after(self, kept: Arc<Snapshot>) -> Self {
         Self {
@@ -247,7 +247,7 @@ impl Guard {
         }
     }
 
-    /// What asking by name brought. Only what is confirmed lets the suspect read become the snapshot.
+    /// Takes what asking by name brought. Only a confirmation turns the doubtful read into the snapshot.
     pub fn probed(&mut self, probed: Probed) -> Verdict {
         match (self.suspect.take(), probed) {
             (Some(suspect), Probed::Confirmed) => self.accept(suspect),
@@ -273,7 +273,7 @@ impl Guard {
         match &self.last {
             None => self.check_first(reading),
             Some(last) => match self.check_against(last, reading) {
-                // What an earlier run knew does not make the first read any more believable.
+                // What an earlier run knew makes the first read no more credible.
                 Check::Trust if !self.is_from_store => self.check_first(reading),
                 check => check,
             },
@@ -307,7 +307,7 @@ impl Guard {
                 return Check::Confirm;
             }
         }
-        // All of them: a token may lose its right to a single key.
+        // All of them, because a token may lose its right to a single key.
         let absent: Vec<String> = last.vanished_in(new).map(|key| last.path_of(key)).collect();
         let is_the_past = new.index < self.read_at || new.marker != last.marker;
         let present = is_the_past.then(|| new.difference_from(last)).flatten();
@@ -323,8 +323,8 @@ impl Guard {
         }
     }
 
-    /// Whether the store was emptied or lost since `last`: its marker was away, or is not the very key that it
-    /// was. A restore from a backup brings back the same key, and all at once.
+    /// Whether the store was emptied or lost since `last`: its marker was missing, or is no longer the very
+    /// same key. (A restore from a backup brings back the same key, and everything at once.)
     fn is_another_time(&self, last: &Snapshot, new: &Snapshot) -> bool {
         let is_known = last.marker_version != 0;
         self.refill.is_some()

@@ -74,8 +74,9 @@ fn is_allowed(c: char) -> bool {
     !is_unprintable(c) && !c.is_whitespace() && !matches!(c, ',' | '#' | '"')
 }
 
-/// Characters that move a terminal's cursor, print as nothing or reorder what stands beside them.
-/// Two keys that look the same must be the same, and no text of somebody else's may show them.
+/// Characters that move a terminal's cursor, print nothing or reorder what stands beside them. Two
+/// keys that look the same must be the same, and no text from elsewhere may bring such a character
+/// to a terminal.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -1,10 +1,10 @@
 //! Keys as paths of a store, and back.
 //!
-//! HAProxy allows names that some Consul versions refuse as KV keys: the strictest one read takes
-//! only `[A-Za-z0-9,_./-]`, no `..`, and no key that ends like a file of the web; every version
-//! redirects `//` (facts 8.4). The usual characters stay as they are, so that `consul kv put` is the
-//! break-glass tool. Everything else is written as `,XX`, two upper-case hexadecimal digits a byte:
-//! a key cannot hold a comma, and Consul allows one, so the encoding can be undone.
+//! HAProxy allows names that some Consul versions refuse as KV keys: the strictest accepts only
+//! `[A-Za-z0-9,_./-]`, no `..`, and no key that ends like a web file; every version redirects `//` (facts
+//! 8.4). The usual characters stay as they are, so that `consul kv put` is the break-glass tool. Everything
+//! else is written as `,XX`, two upper-case hexadecimal digits a byte: a key cannot hold a comma, and Consul
+//! allows one, so the encoding can be undone.
 
 use std::fmt::Write as _;
 
@@ -54,9 +54,10 @@ pub fn encode(key: &Key) -> String {
     path
 }
 
-/// Every path at which a store may have a key: the one of [`encode`], and its own text where a person may
-/// have written it so. No store takes a text with `//`, or with a part `.` or `..`, as it is. An escape that
-/// nothing asks for, or in small digits, is read but not looked for: no command and no habit makes one.
+/// Every path at which a store may have a key: the one that [`encode`] makes, and the key's own text, which
+/// a person may have written. A text with `//`, or with a part `.` or `..`, is not accepted by any store as
+/// it is. Needless escapes, and those in lower-case digits, are understood in a list but not looked for:
+/// nobody writes them.
 pub fn paths(key: &Key) -> Vec<String> {
     let encoded = encode(key);
     let text = key.as_str();
@@ -84,8 +85,8 @@ fn web_suffix_dot(text: &str) -> Option<usize> {
     is_web.then_some(stem.len())
 }
 
-/// The key that a path stands for. More paths than [`encode`] makes can be read, so that a key
-/// written by hand without its escapes is understood where the store takes it.
+/// The key that a path stands for. This reads more than [`encode`] writes, so that a key written by hand
+/// without escapes is understood wherever the store accepts it.
 pub fn decode(path: &str) -> Result<Key, PathError> {
     if !path.contains(ESCAPE) {
         return Ok(path.parse()?);

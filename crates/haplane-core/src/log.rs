@@ -11,7 +11,7 @@ use crate::key::Key;
 /// The name of a log entry: a 64-bit number, time first, as 16 hexadecimal digits.
 ///
 /// Milliseconds since 1970 above 20 random bits: names sort by time, and two writers in the same
-/// millisecond do not meet. A Consul key's flags hold the number.
+/// millisecond hardly ever collide. A Consul key's flags hold the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LogId(u64);
 

@@ -17,8 +17,8 @@ pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Vec
     near.into_iter().take(SHOWN).map(|(_, name)| name).collect()
 }
 
-/// The same for names that are made of parts: where none is near, those that begin as `typed` does for at least
-/// two thirds of it. `web/web-01` is the beginning of `web/web-01-us-east1-b`.
+/// The same for names made of parts: where none is near, those that share at least two thirds of `typed` as
+/// their beginning. `web/web-01` is the beginning of `web/web-01-us-east1-b`.
 pub fn nearest_or_alike<'a>(
     typed: &str,
     known: impl IntoIterator<Item = &'a str> + Clone,
@@ -47,8 +47,8 @@ fn common_beginning(a: &str, b: &str) -> usize {
     same.count()
 }
 
-/// How many slips lie between two words: characters to insert, remove or change, or two neighbours that changed
-/// places (optimal string alignment).
+/// How many slips lie between two words: characters inserted, removed or changed, or two neighbours swapped
+/// (optimal string alignment).
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut before: Vec<usize> = Vec::new();

@@ -124,8 +124,8 @@ pub fn deciding<'a>(
     })
 }
 
-/// The keys on whose absence this decision rests, if it lets traffic in: those in front of the one
-/// that decided of which the snapshot has nothing. Any of them could have said `drain`.
+/// The keys whose absence this decision rests on, if it lets traffic in: those before the deciding
+/// key that the snapshot does not have. Any of them could have said `drain`.
 pub fn absences(ask: &Ask, snapshot: &Snapshot, decision: &Decision) -> Vec<Key> {
     match (ask, decision.kind) {
         (Ask::Row(row), AnswerKind::Ready | AnswerKind::Weight) => row

@@ -43,7 +43,7 @@ pub struct Seed {
     pub skipped: Vec<(RowKey, &'static str)>,
 }
 
-/// A seed that HAProxy would not take as meant. A fault of ours.
+/// A seed that HAProxy would read differently than it is meant: a fault of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a new process would not start as the seed says: {0}")]
 pub struct SeedError(String);
@@ -68,7 +68,7 @@ pub fn seed(config: &Config, states: States<'_>) -> Seed {
         let Some((state, weight)) = state else {
             continue;
         };
-        // A server that is `disabled` starts in maintenance, which is as far out of rotation as can be.
+        // A server that is `disabled` starts in maintenance, which is as far out of rotation as it can be.
         if row.server.settings.disabled.value || row.server.settings.track.is_some() {
             continue;
         }
@@ -100,8 +100,8 @@ fn named(
     })
 }
 
-/// The keys on whose absence this seed rests: where the snapshot has nothing of them, a row is left in
-/// rotation. A store that hides what it denies has to be asked for each by its own name.
+/// The keys whose absence this seed rests on: because the snapshot does not have them, rows stay in rotation. A store
+/// that hides what it denies has to be asked for each by its own name.
 pub fn absences(
     config: &Config,
     snapshot: &Snapshot,
@@ -153,7 +153,7 @@ fn weight_at(configured: u16, percent: u16) -> u16 {
 /// What the process has now, as far as it was set at run time.
 fn as_it_runs(row: Row<'_>, shown: &ServerRow) -> Option<(AdminState, u16)> {
     let configured = row.server.settings.weight.value;
-    // A weight counts only beside the configured weight that it was set from.
+    // A weight is kept only while the configured weight is still the one that it was set from.
     let weight = if shown.iweight == configured {
         shown.uweight
     } else {

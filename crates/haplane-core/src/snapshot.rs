@@ -98,7 +98,7 @@ impl Snapshot {
             self.marker_version = pair.version;
             return;
         }
-        // Consul's own page makes "folders": keys that end in a slash, without a value.
+        // Consul's web page creates "folders": keys that end in a slash and have no value.
         if pair.value.is_empty() && (pair.path.is_empty() || pair.path.ends_with('/')) {
             return;
         }
@@ -215,7 +215,7 @@ impl Snapshot {
             && self.invalid.keys().eq(other.invalid.keys())
     }
 
-    /// A path of this snapshot that `other` has not, or otherwise, with the version that it has here.
+    /// A path that `other` lacks or has in another version, with its version in this snapshot.
     pub fn difference_from(&self, other: &Self) -> Option<(String, u64)> {
         let mut keys = self.keys.iter();
         let key = keys.find(|(key, stored)| other.keys.get(*key) != Some(*stored));
@@ -234,7 +234,7 @@ impl Snapshot {
         key.or_else(invalid).or_else(marker)
     }
 
-    /// The keys of this snapshot, valid ones, that `newer` has neither as valid nor as invalid.
+    /// The valid keys of this snapshot that `newer` does not have at all, valid or invalid.
     pub fn vanished_in<'a>(&'a self, newer: &'a Self) -> impl Iterator<Item = &'a Key> {
         self.keys.keys().filter(|key| {
             !newer.keys.contains_key(*key) && !newer.invalid.contains_key(key.as_str())

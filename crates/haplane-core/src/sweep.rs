@@ -1,4 +1,4 @@
-//! Whether a change takes out more than anybody means by a pattern: the guard behind `drain '*/*'`.
+//! Whether a change takes out more than anybody can mean with a pattern: the guard against `drain '*/*'`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -38,9 +38,9 @@ impl fmt::Display for Sweep {
     }
 }
 
-/// The sweep that a change is, if it is one: it leaves nothing at all in rotation, or it empties several backends with
-/// more than half of all rows. One backend is often emptied on purpose, and so are several small ones, such as those of
-/// the canaries, or those of one zone among three.
+/// The sweep that a change amounts to, if it does: it leaves nothing at all in rotation, or it empties several backends
+/// that hold more than half of all rows. One backend is often emptied on purpose, and so are several small ones, such
+/// as those of the canaries, or those of one zone among three.
 pub fn sweep<'r>(turns: impl IntoIterator<Item = Turn<'r>>) -> Option<Sweep> {
     let (mut of, mut out) = (0, 0);
     let mut stays: BTreeMap<&str, bool> = BTreeMap::new();

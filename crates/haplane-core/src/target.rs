@@ -49,11 +49,11 @@ pub struct Known {
     pub rows: BTreeMap<Key, Vec<Key>>,
     /// Keys with any value, valid or not.
     pub stored: BTreeSet<Key>,
-    /// Whether any agent, or a haproxy.cfg, told of rows at all.
+    /// Whether any agent or haproxy.cfg could say which rows there are.
     pub rows_are_known: bool,
 }
 
-/// The backend of the heartbeat's own row. It is out half of the time by its nature, so no glob and no zone means it.
+/// The backend of the heartbeat's own row. It is out of rotation half of the time, so no glob or zone includes it.
 pub const HEARTBEAT: &str = "haplane-heartbeat";
 
 /// What a glob or a zone is looked up among.
@@ -81,7 +81,7 @@ pub enum TargetError {
     /// A glob or a zone, while nobody can say which rows there are.
     #[error("{0} cannot be resolved: no agent answers, so no row is known")]
     NobodyToAsk(String),
-    /// The name of a backend, where one of its rows or all of them are meant.
+    /// The name of a backend, where one of its rows, or all of them, must be named.
     #[error("{0} is a backend, not a key; its rows are '{0}/*'")]
     Backend(String),
     /// A word that is a value, or the command itself.
@@ -100,7 +100,7 @@ pub enum TargetError {
     },
 }
 
-/// A star that was meant to reach across the slash is the usual slip.
+/// The usual slip: a star that was meant to match across the slash.
 fn glob_hint(target: &str, near: &[String]) -> String {
     if Glob::is_glob(target) && !target.contains('/') && !target.contains("**") {
         return format!("; * stays within backend or server: '{target}/*'");
@@ -165,8 +165,8 @@ impl Known {
         Ok(found)
     }
 
-    /// Refuses keys that nobody asks for and the store does not have: most often a slip of the
-    /// finger, and then a drain that drains nothing. Before any row has asked, every key may be right.
+    /// Refuses keys that no row asks for and the store does not have: mostly typing mistakes, which would make a
+    /// drain that drains nothing. Until some row has asked, any key may be right.
     pub fn refuse_unknown(&self, keys: &[Key]) -> Result<(), TargetError> {
         if !self.rows_are_known || self.rows.is_empty() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! What is said of a row on one node.
 //!
-//! The observer brings what was answered ([`Said`]) together with what HAProxy shows ([`Sight`]); here
-//! is decided what that means, and why.
+//! The observer brings together what was answered ([`Said`]) and what HAProxy shows ([`Sight`]); here
+//! it is decided what that means, and why.
 
 mod cause;
 mod judge;

@@ -341,8 +341,8 @@ impl Observed {
         } = observed;
         let stat = stat.as_ref();
         let own = seen.status();
-        // HAProxy's own status says more, but it is read more rarely, so it counts only while the admin state has
-        // not changed since.
+        // HAProxy's own status says more, but it is read more rarely, so it counts only while it begins
+        // with the state that was seen last.
         let told = stat.map(|stat| &*stat.status);
         let status = told.filter(|status| status.starts_with(own)).unwrap_or(own);
         Self {

@@ -22,7 +22,8 @@ pub(super) fn directive<'a>(config: &'a Config, line: &Line) -> Option<std::borr
     })
 }
 
-/// Leaves out what is allowed, and adds what is allowed in vain.
+/// Leaves out the findings that a comment allows, and adds one for each comment that allows
+/// nothing.
 pub(super) fn silence(config: &Config, findings: Vec<Finding>) -> Vec<Finding> {
     let mut used: HashSet<(FileId, u32, Rule)> = HashSet::new();
     let mut allowed: HashSet<(FileId, u32, Rule)> = HashSet::new();

@@ -10,9 +10,9 @@ use crate::ask::Ask;
 
 /// HAProxy spreads the first checks by the shortest interval of at least this (facts 4.1).
 const SPREADING_INTERVAL: Duration = Duration::from_secs(1);
-/// An interval longer than this makes every change slow.
+/// A longer interval makes every change slow.
 const SLOW_INTERVAL: Duration = Duration::from_secs(10);
-/// A wait shorter than this loses answers of a busy machine.
+/// With a shorter timeout the answers of a busy machine are lost.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(100);
 
 pub(super) fn check(looked: &Looked<'_>, findings: &mut Findings) {
@@ -78,7 +78,7 @@ fn not_enrolled(
     }
     .key();
     let name = format!("{}/{}", backend.name, server.name);
-    // Where nobody is enrolled yet, this is a suggestion.
+    // Where nothing is enrolled yet, this is only a suggestion.
     let severity = if looked.has_enrolled_rows() {
         Severity::Warning
     } else {
@@ -243,8 +243,8 @@ fn interval(looked: &Looked<'_>, row: Row<'_>, findings: &mut Findings) {
     }
 }
 
-/// The shortest interval of at least one second of any check: it spreads the start of all of them. None when
-/// `max-spread-checks` caps it anyway, or when there is no such check.
+/// The shortest check interval of at least one second, over which HAProxy spreads the start of all checks.
+/// None when `max-spread-checks` caps the spread, or when there is no such check.
 fn shortest_other_interval(looked: &Looked<'_>) -> Option<Duration> {
     if looked
         .config()

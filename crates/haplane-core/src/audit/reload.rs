@@ -6,7 +6,7 @@ use haplane_haproxy::cfg::{Span, StateSource};
 
 use super::{Findings, Looked, Place, Rule, allow, state_files};
 
-/// A start spread of this or less keeps the window to some requests (facts 4.1, 4.2).
+/// With a start spread up to this, a reload lets only a few requests through (facts 4.1, 4.2).
 const SHORT_SPREAD: Duration = Duration::from_secs(1);
 
 pub(super) fn check(looked: &Looked<'_>, findings: &mut Findings) {

@@ -19,7 +19,7 @@ pub(super) fn check(looked: &Looked<'_>, findings: &mut Findings) {
         let Some(key) = row.key() else { continue };
         match unseen.remove(&key) {
             Some(shown) => compare(row, &key, shown, findings),
-            // Of the branches of an undecided condition, one is not there.
+            // Of the branches of an undecided condition only some are in the running process.
             None if row.server.activity != Activity::Active || !told.insert(key.clone()) => {}
             None => {
                 let message = format!("{key} is not in the running process");

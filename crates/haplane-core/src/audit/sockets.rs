@@ -54,7 +54,7 @@ fn tcp(socket: &StatsSocket, findings: &mut Findings) {
     );
 }
 
-/// Connecting to a unix socket takes the right to write.
+/// To connect to a unix socket one needs the right to write to it.
 fn mode(socket: &StatsSocket, findings: &mut Findings) {
     let Some(mode) = &socket.mode else { return };
     let Ok(bits) = u32::from_str_radix(&mode.value, 8) else {

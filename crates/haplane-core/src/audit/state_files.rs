@@ -9,7 +9,7 @@ use super::{Findings, Looked, Place, Rule};
 const FIX: &str = "write the file with `haplane seed` before each reload, or load none; \
                    once: delete this row from the file and reload";
 
-/// Of a file that is wrong throughout, so many rows are told: no more would be read.
+/// The most rows reported of a file that is wrong throughout: nobody would read more.
 const MOST_ROWS: usize = 1_000;
 
 pub(super) fn check(looked: &Looked<'_>, findings: &mut Findings) {
@@ -224,7 +224,7 @@ impl About<'_> {
         let configured_address = agent.address.as_ref().map(|address| &address.value);
         let port = self.forecast.agent_port.value;
         let address = self.forecast.agent_address.value.as_ref();
-        // A name in the configuration was resolved before it came into the file.
+        // A server with a host name: the file has the address that it resolved to.
         let address_differs =
             address != configured_address && !matches!(configured_address, Some(Address::Name(_)));
         if port == configured_port && !address_differs {

@@ -1,4 +1,4 @@
-//! Weights: where a percentage comes to nothing, or to all at once.
+//! Weights for which a percentage becomes nothing, or everything at once.
 
 use haplane_haproxy::cfg::{Backend, Row};
 
@@ -78,7 +78,7 @@ fn track(looked: &Looked<'_>, row: Row<'_>, findings: &mut Findings) {
     }
 }
 
-/// Map-based algorithms have no place for other weights than none and all.
+/// Map-based algorithms take only 0% and 100%.
 fn static_balance(backend: &Backend, findings: &mut Findings) {
     let Some(balance) = &backend.settings.balance else {
         return;

@@ -1,4 +1,4 @@
-//! One server line: what it lacks, and where that goes.
+//! One server line: what is missing from it, and where that is inserted.
 
 use haplane_haproxy::cfg::{Activity, Address, Config, Line, MAX_WORDS, Row, Sourced, Span};
 use haplane_haproxy::duration::parse_millis;
@@ -47,7 +47,7 @@ pub(super) fn plan(config: &Config, row: Row<'_>, wanted: &Wanted) -> Outcome {
         .iter()
         .map(|edit| edit.text.split_whitespace().count())
         .sum();
-    // A blank behind the last word takes the room of one more.
+    // A blank after the last word counts as one more word.
     if line.words.len() + added + 1 > MAX_WORDS {
         return Outcome::Left(format!(
             "its line would have more than the {MAX_WORDS} words that HAProxy takes"
@@ -135,7 +135,7 @@ fn reason_to_leave(config: &Config, row: Row<'_>, wanted: &Wanted) -> Option<Str
     None
 }
 
-/// Whether an agent-check that is there is haplane's: it goes to our port, or says who asks in our words.
+/// Whether an agent-check on the line is haplane's: it asks our port, or sends words of ours.
 pub(super) fn is_ours(row: Row<'_>, wanted: &Wanted) -> bool {
     let agent = &row.server.settings.agent;
     let first = agent
@@ -158,7 +158,7 @@ struct Missing<'a> {
 }
 
 impl Missing<'_> {
-    /// Changed values first in their own places, new parameters behind the last word.
+    /// Changed values in their own places first, then new parameters after the last word.
     fn edits(&self) -> Vec<Edit> {
         let agent = &self.row.server.settings.agent;
         let mut edits = Vec::new();
@@ -177,7 +177,7 @@ impl Missing<'_> {
             .port
             .as_ref()
             .is_some_and(|port| port.value == self.wanted.agent_port);
-        // On a new line HAProxy's default interval is written out all the same: whoever reads it shall see it.
+        // On a newly enrolled line even HAProxy's default interval is written out, for whoever reads it.
         let inter_is_right = (has_check || agent.inter.from.is_some())
             && parse_millis(&self.wanted.agent_inter) == Ok(agent.inter.value);
         let send_is_right = agent
@@ -230,7 +230,7 @@ impl Missing<'_> {
         own_keyword(self.line, self.row, keyword).map(|at| self.line.span_of(at + 1))
     }
 
-    /// Behind the last word that HAProxy reads: an empty word ends its reading.
+    /// After the last word that HAProxy reads: it stops at an empty word.
     fn end(&self) -> Span {
         let read = self
             .line
@@ -260,6 +260,6 @@ pub(super) fn own_keyword(line: &Line, row: Row<'_>, keyword: &str) -> Option<us
     }?;
     let index = (0..line.words.len()).find(|at| line.span_of(*at).start == span.start)?;
     let on_this_line = (span.file, span.line) == (line.file, line.number);
-    // `port` and `addr` of the health check stand in for the agent's: those are not ours to change.
+    // The health check's `port` and `addr` can stand in for the agent's, but are not ours to change.
     (on_this_line && line.argument(index) == keyword).then_some(index)
 }

@@ -1,4 +1,4 @@
-//! Taking an enrolment out again: the words that it put in, with the blank before each.
+//! Removing an enrolment: the words that it put in, each with the blank before it.
 
 use haplane_haproxy::cfg::{Config, Row, Span};
 
@@ -26,7 +26,7 @@ pub(super) fn plan(config: &Config, row: Row<'_>, wanted: &Wanted) -> Option<Vec
         .filter_map(|(keyword, length)| own_keyword(line, row, keyword).map(|at| (at, at + length)))
         .collect();
     let send = own_keyword(line, row, "agent-send")?;
-    // A slowstart that stands right behind the words came with them.
+    // A slowstart directly after the words was put there with them.
     if let Some(at) = own_keyword(line, row, "slowstart").filter(|at| *at == send + 2) {
         ranges.push((at, at + 2));
     }

@@ -6,7 +6,7 @@ use super::{Wanted, name_of};
 use crate::ask::MAX_KEYS;
 use crate::key::Key;
 
-/// `@free` for a template: its slots get their words when they are filled.
+/// `@free` for a template: its slots get their own words when they are filled.
 pub(super) fn line_for(row: Row<'_>, wanted: &Wanted) -> Result<String, String> {
     if row.server.template.is_some() {
         return Ok("@free\n".to_owned());
