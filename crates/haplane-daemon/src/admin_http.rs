@@ -24,16 +24,16 @@ use tower_service::Service;
 use crate::admission::Admission;
 use crate::unstalled::Unstalled;
 
-/// Connections at once; one more takes the place of the oldest. Each may hold a page until it is
-/// read.
+/// Connections at once; one more takes the place of the oldest. Each may keep a page in memory
+/// until it is read.
 const MAX_CONNECTIONS: usize = 64;
 /// For a request's headers, and between two requests of one connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a peer may take nothing of what is sent to it.
+/// How long a peer may refuse to read what is sent to it.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of headers.
 const MAX_HEADER_BYTES: usize = 16 * 1024;
-/// What a connection may take to finish its request once we are to stop.
+/// How long a connection may take to finish its request once we are to stop.
 const GRACE: Duration = Duration::from_secs(2);
 /// After an `accept` that failed for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

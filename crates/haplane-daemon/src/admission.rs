@@ -1,15 +1,15 @@
-//! Who may stay when every place is taken: the newest. Whoever has waited longest without being
-//! answered is silent, and a silent client may not keep others from their answer.
+//! Who may stay when every place is taken: the newest. The connection that has waited longest is
+//! most likely silent, and a silent client must not keep others from their answer.
 
 use std::collections::VecDeque;
 
 use tokio::task::{AbortHandle, JoinSet};
 
-/// The connections that are open, of which there may be so many and no more.
+/// The open connections, of which there may be a fixed number and no more.
 #[derive(Debug)]
 pub struct Admission {
     places: usize,
-    /// In the order of their coming; may hold some that have ended.
+    /// In the order of their arrival; may hold some that have ended.
     open: VecDeque<AbortHandle>,
 }
 
@@ -41,7 +41,7 @@ impl Admission {
 
     /// Takes in one that was given its place.
     pub fn admit(&mut self, connection: AbortHandle) {
-        // Ended ones in the middle are forgotten before they are more than the open ones.
+        // Ended ones in the middle are removed before they outnumber the open ones.
         if self.open.len() >= self.places.saturating_mul(2) {
             self.open.retain(|handle| !handle.is_finished());
         }

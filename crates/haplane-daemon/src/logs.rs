@@ -22,8 +22,8 @@ pub enum Format {
     Text,
     /// One JSON object a line.
     Json,
-    /// The journal's own protocol, with a field for each value. `journalctl` shows the message alone,
-    /// and the fields with `--output verbose`: for programs, not for who looks at night.
+    /// The journal's own protocol, with a field for each value. `journalctl` shows only the message, and
+    /// the fields with `--output verbose`: good for programs, not for people at night.
     Journald,
 }
 
@@ -56,8 +56,8 @@ pub fn check(filter: &str) -> Result<(), LogError> {
     targets(filter).map(drop)
 }
 
-/// A word without `=` has to be a level: `inof` would otherwise be taken for the one part of the program
-/// that is to be heard, and silence all the others.
+/// A word without `=` has to be a level: a mistyped `inof` would otherwise be taken for the name of a
+/// module, and silence all others.
 fn targets(filter: &str) -> Result<Targets, LogError> {
     let wrong = || LogError::Filter(filter.to_owned());
     let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();

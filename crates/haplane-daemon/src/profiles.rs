@@ -3,7 +3,7 @@
 //! * `/debug/pprof/profile?seconds=N`: where processor time goes (feature `cpu-profile`);
 //! * `/debug/pprof/heap`: what memory is held by whom (feature `heap-profile`).
 //!
-//! One at a time, bounded, and only for whoever may. A build without a feature says so.
+//! One at a time, bounded, and only for those who may. A build without the feature says so.
 
 #[cfg(feature = "cpu-profile")]
 mod cpu;
@@ -31,7 +31,7 @@ use axum::routing::get;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
-/// Who may take profiles: they cost memory and tell of the inside.
+/// Who may take profiles, which cost memory and reveal the inside of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// The page is on loopback, or its settings say `pprof = true`.

@@ -116,7 +116,8 @@ impl Settings {
         if let (Some(store), Ok(variables)) = (&mut store, &consul) {
             whose_token(store, variables);
         }
-        // A directory needs nothing of Consul's: a broken variable of its own stops nobody else.
+        // A directory needs nothing of Consul: a broken variable of Consul's must not stop anybody
+        // who uses one.
         if let (Some(Location::Consul(_)), Err(error)) =
             (store.as_ref().map(|s| &s.location), consul)
         {
@@ -164,7 +165,7 @@ fn defaults(consul: Option<&ConsulSettings>) -> Option<StoreSettings> {
     })
 }
 
-/// Whoever brings a token of their own means it, also where the file names the agent's. A token file
+/// Somebody who brings their own token means it, even where the file names the agent's. A token file
 /// of `[env.NAME.consul]` stays: it is another store's.
 fn whose_token(store: &mut StoreSettings, variables: &ConsulSettings) {
     if variables.token != TokenSettings::None {

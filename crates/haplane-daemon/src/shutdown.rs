@@ -32,7 +32,8 @@ impl Signals {
         })
     }
 
-    /// The next wish. Can be dropped and asked again without losing one.
+    /// The next thing asked for. Cancel-safe: no signal is lost when this is dropped and called
+    /// again.
     pub async fn next(&mut self) -> Wish {
         tokio::select! {
             _ = self.terminate.recv() => Wish::Stop,

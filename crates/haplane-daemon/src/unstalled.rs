@@ -1,4 +1,4 @@
-//! A stream whose peer has to take what is sent to it: one that takes nothing for a while is given up.
+//! A stream whose peer has to read what is sent to it: one that reads nothing for a while is given up.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;

@@ -39,7 +39,7 @@ pub enum LocationError {
     /// `consul:` and something that is no address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// `dir:` and something that is no absolute path.
+    /// `dir:` with something that is not an absolute path.
     #[error("{0:?} is not an absolute path of a folder: write dir:/var/lib/haplane/state")]
     Path(String),
 }
@@ -51,7 +51,7 @@ impl FromStr for Location {
         match text.split_once(':') {
             None if text == "consul" => Ok(Self::Consul(None)),
             Some(("consul", slashes)) if slashes.starts_with("//") => {
-                // What is told again has been understood: it holds no secret.
+                // Only what was understood is repeated, and that holds no secret.
                 let address: Address = format!("http:{slashes}").parse()?;
                 let told = address.to_string();
                 Err(LocationError::Slashes(
@@ -110,7 +110,7 @@ pub enum AnyStore {
     Dir(DirStore),
 }
 
-/// Which one and where; what opens it is nobody's business.
+/// Which one and where, but not what opens it.
 impl fmt::Debug for AnyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AnyStore({} {})", self.kind(), self.address())

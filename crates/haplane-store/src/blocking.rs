@@ -2,7 +2,7 @@
 
 use crate::error::{StoreError, StoreErrorKind};
 
-/// Does it on a thread of its own. It goes on to its end when nobody waits for it any more.
+/// Runs it on a thread of its own. It runs to its end even if nobody waits for it any more.
 pub(crate) async fn off_the_loop<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StoreError> {

@@ -1,7 +1,7 @@
 //! Consul: a thin typed client for the few paths that haplane calls, and the store on top of it.
 //!
-//! What belongs here: what travels to and from Consul's HTTP API, and the care that its traps ask
-//! for (facts 8). What does not: whether a read is believed (`haplane_core::guard`).
+//! What belongs here: what travels to and from Consul's HTTP API, and the care that its traps
+//! require (facts 8). What does not: whether a read is believed (`haplane_core::guard`).
 
 pub mod address;
 mod client;

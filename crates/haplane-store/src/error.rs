@@ -2,7 +2,7 @@
 
 use haplane_core::key::Key;
 
-/// A read or write that did not happen, or of which it is not known whether it did.
+/// A read or write that did not happen, or may not have happened.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct StoreError {
@@ -40,7 +40,7 @@ impl StoreError {
         let mut cause = std::error::Error::source(self);
         while let Some(error) = cause {
             let text = error.to_string();
-            // Libraries like to repeat their cause in their own text.
+            // Some libraries repeat their cause in their own text.
             if !story.contains(&text) {
                 story.push_str(": ");
                 story.push_str(&text);
@@ -66,7 +66,7 @@ pub enum StoreErrorKind {
     Undecodable,
     /// An answer beyond the bounds.
     TooLarge,
-    /// The machine's own fault: a disk that is full, a file that cannot be read.
+    /// A fault of this machine: a disk that is full, a file that cannot be read.
     Io,
     /// The settings are wrong: a certificate that cannot be read, an address that is none.
     Config,
@@ -109,7 +109,7 @@ pub enum CommitError {
         /// The keys that were not as expected.
         keys: Vec<Key>,
     },
-    /// The store cannot hold this key, or not beside another one.
+    /// The store cannot hold this key at all, or not together with another one.
     #[error("{0}")]
     Unholdable(String),
     /// Everything else. Whether the transaction happened is unknown unless the kind says otherwise.

@@ -29,7 +29,7 @@ pub trait Store: Send + Sync {
         path: &str,
     ) -> impl Future<Output = Result<Option<Pair>, StoreError>> + Send;
 
-    /// Asks for many paths, each by its own name. Says of each what came of it, in their order.
+    /// Asks for many paths, each by its own name, and gives the results in the same order.
     fn read_names(
         &self,
         paths: &[String],
@@ -43,14 +43,14 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// Whether [`Self::read`] leaves out, without a word, what we may not read. Then the absence of
-    /// a key from a snapshot proves nothing until the key was asked for by its own name.
+    /// Whether [`Self::read`] silently leaves out what we may not read. Then a key's absence from a
+    /// snapshot proves nothing until the key has been asked for by its own name.
     fn hides_what_it_denies(&self) -> bool {
         false
     }
 
-    /// Another number whenever what we may read may have changed: another token, or the files of it read
-    /// anew.
+    /// A number that changes whenever what we may read may have changed: another token, or its file read
+    /// again.
     fn rights(&self) -> u64 {
         0
     }
@@ -75,7 +75,7 @@ pub trait Store: Send + Sync {
     /// number deleted.
     fn trim_log(&self, keep: usize) -> impl Future<Output = Result<usize, StoreError>> + Send;
 
-    /// Deletes one log entry, whether it is there or not. A key that it wrote has no author any more.
+    /// Deletes one log entry if it is there. A key that it wrote then has no known author.
     fn forget_log_entry(&self, id: LogId) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// How many keys one transaction can carry.
@@ -140,7 +140,7 @@ pub enum Named {
 }
 
 impl Named {
-    /// What one read of it says. A failure of another kind stays one.
+    /// What reading it says. Any other failure stays a failure.
     pub fn of<T>(read: Result<Option<T>, StoreError>) -> Result<Self, StoreError> {
         match read {
             Ok(None) => Ok(Self::Absent),
@@ -174,7 +174,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Whether it is the one that makes the marker. No other does: a mistyped prefix would become a
+    /// Whether it is the one that makes the marker. No other does, or a mistyped prefix would become a
     /// second truth.
     pub fn is_init(&self) -> bool {
         self.changes.is_empty() && self.log.is_none()

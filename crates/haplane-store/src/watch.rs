@@ -1,6 +1,7 @@
 //! The one watch loop: follows a store, lets the guard judge each read, and publishes what passed.
 //!
-//! No error ends it and no failed read changes what is published but the account of the failure.
+//! No error ends it, and a failed read changes nothing that is published, except that the failure
+//! itself is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,17 +22,17 @@ mod account;
 
 use account::Account;
 
-/// How often in a row a store may be doubtful before that is told as a failure.
+/// How many doubtful reads in a row are reported as a failure.
 const CONTRADICTIONS: u32 = 4;
 
 /// How the loop waits.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchSettings {
-    /// How long one read may wait for a change. An index from before a loss of data sleeps this long
-    /// (facts 8.1), and so does a read whose path was cut without a word, with some slack.
+    /// How long one read may wait for a change. A read with an index from before a loss of data sleeps
+    /// this long (facts 8.1); so, with some slack, does one whose path was cut silently.
     pub wait: Duration,
     /// The same for the first read after a change. Between two reads the loop pauses, and a store that
-    /// is restored from a backup just then says nothing of it to a later read with the old index.
+    /// is restored from a backup just then does not wake a later read that has the old index.
     pub wait_after_change: Duration,
     /// The least time between the beginnings of two reads, so that a busy key cannot spin the loop.
     pub spacing: Duration,
@@ -131,7 +132,7 @@ pub enum Event<'a> {
     },
 }
 
-/// The loop. What it observes goes to `observe`, what it knows to the receivers of its views.
+/// The loop. What happens goes to `observe`, what is known to the receivers of its views.
 pub struct Watch<S, F> {
     store: S,
     guard: Guard,
@@ -141,7 +142,7 @@ pub struct Watch<S, F> {
 }
 
 impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
-    /// A loop that has read nothing yet, and where its views come out. A receiver is woken when the
+    /// A loop that has read nothing yet, and the receiver of its views, which is woken when the
     /// snapshot, the guard's word or the failure changes, not at each contact.
     pub fn new(
         store: S,
@@ -186,8 +187,8 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
                     if doubts >= CONTRADICTIONS {
                         self.account.failed(&contradiction());
                     }
-                    // The first doubt is cleared up at once; a store that stays doubtful is not
-                    // hurried.
+                    // The first doubt is looked into at once; a store that stays doubtful is not
+                    // pressed.
                     if doubts == 1 {
                         Duration::ZERO
                     } else {
@@ -214,8 +215,8 @@ impl<S: Store, F: FnMut(Event<'_>) + Send> Watch<S, F> {
         };
         let ended_early = mode != Mode::Consistent && asked.elapsed() < wait;
         if matches!(turn, Turn::Unchanged) && ended_early {
-            // A Consul that is restored from a backup ends the queries that wait, with what they
-            // knew. The next one would sleep on an index from the future (facts 8.1).
+            // A Consul that is restored from a backup answers the waiting queries with what they knew
+            // already. The next query would sleep on an index from the future (facts 8.1).
             self.guard.doubt();
         }
         turn

@@ -116,8 +116,8 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// Whether something is set in it that is not to be repeated in a log: `token = "…"`, which is no
-    /// key of the file and all the same what people write.
+    /// Whether the line sets something that must not be repeated in a log: `token = "…"` is no key of
+    /// the file, but people write it.
     fn assigns_a_secret(&self) -> bool {
         let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let names = self.text.split('=').map(|before| {

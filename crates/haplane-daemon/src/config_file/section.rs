@@ -33,7 +33,8 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// Somebody wants the value of this key: it is known, here and in the documentation.
+    /// Notes that somebody asks for this key, so that it is known here and to the documentation's
+    /// test.
     fn ask_for(&self, key: &str) {
         self.known.borrow_mut().insert(key.to_owned());
         self.document.asked.borrow_mut().insert(self.name_of(key));
@@ -158,7 +159,7 @@ impl<'d> Section<'d> {
             .collect()
     }
 
-    /// Leaves a key to somebody else: it is no unknown key.
+    /// Marks a key as read by somebody else, so that it does not count as unknown.
     pub fn leave(&self, key: &str) {
         self.known.borrow_mut().insert(key.to_owned());
     }
@@ -189,7 +190,7 @@ impl<'d> Section<'d> {
         Some((name.span(), value))
     }
 
-    /// The value: from outside the file before from the file, the last one outside wins.
+    /// The value: one from outside the file wins over the file's, and of those the last one.
     fn given(&self, key: &str) -> Option<(Given<'d>, Place)> {
         let name = self.name_of(key);
         let outside = self

@@ -21,7 +21,8 @@ pub(super) struct Unknown {
 }
 
 impl Unknown {
-    /// The problem, with the likeliest way out. `asked` are the full names of all keys of all tables.
+    /// The problem, with the most likely remedy. `asked` are the full names of all keys of all
+    /// tables.
     pub(super) fn problem(&self, asked: &BTreeSet<String>) -> Problem {
         let name = named(&self.table, &self.key);
         Problem::new(

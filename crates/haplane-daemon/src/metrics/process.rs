@@ -12,8 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 #[derive(Debug)]
 pub(super) struct ProcessCollector {
-    /// When the machine started, in seconds since 1970. Taken once, so that what follows from it
-    /// does not tremble.
+    /// When the machine started, in seconds since 1970. Taken once, so that what is computed from
+    /// it does not jitter.
     boot_time: f64,
 }
 

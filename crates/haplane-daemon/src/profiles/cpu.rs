@@ -83,7 +83,8 @@ fn names(samples: &[Sample], mappings: &[Mapping]) -> BTreeMap<u64, String> {
     addresses.filter_map(name).collect()
 }
 
-/// Innermost first. Of the others the return address is known, and the call is what stands before it.
+/// Innermost first. For all but the innermost frame the return address is known; the call is just before
+/// it.
 fn addresses(stack: impl Iterator<Item = u64>) -> Vec<u64> {
     stack
         .enumerate()

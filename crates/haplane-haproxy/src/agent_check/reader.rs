@@ -1,5 +1,5 @@
-//! A reader of agent answers that behaves as HAProxy's own, so that tests can state the contract
-//! (`tcpcheck_agent_expect_reply` in HAProxy's tcpcheck.c; every rule here is measured, facts 1).
+//! A reader of agent answers that behaves like HAProxy's own, so that tests can state the contract
+//! (`tcpcheck_agent_expect_reply` in HAProxy's tcpcheck.c; every rule here was measured, facts 1).
 
 use crate::admin_state::AdminState;
 use crate::weight::Percent;
@@ -7,7 +7,7 @@ use crate::weight::Percent;
 /// HAProxy reads an answer into one buffer (`tune.bufsize`); a longer line is never a line.
 const BUFFER: usize = 16_384;
 
-/// What an answer makes HAProxy do. `None` leaves the matter as it was.
+/// What an answer makes HAProxy do. A `None` leaves that part as it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// The last administrative word.
@@ -41,7 +41,7 @@ pub fn read_as_haproxy(bytes: &[u8]) -> Option<Reading> {
     let seen = bytes.get(..BUFFER.min(bytes.len()))?;
     let end = seen.iter().position(|b| matches!(b, b'\n' | b'\r'))?;
     let line = seen.get(..end)?;
-    // HAProxy works on a C string: nothing behind a NUL exists, and then the line has no end.
+    // HAProxy works on a C string: it sees nothing after a NUL, so the line has no end.
     if line.contains(&0) {
         return None;
     }

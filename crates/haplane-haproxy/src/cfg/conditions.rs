@@ -1,12 +1,12 @@
 //! The conditions of `.if` and `.elif`: decided where they can be, and openly undecided where they cannot.
 //!
-//! A condition about the build (`feature`, `enabled`, the TLS library) depends on a binary that we do not have before us,
-//! one about the version on a version that we may not have been told. Both branches of such a condition are kept.
+//! A condition about the build (`feature`, `enabled`, the TLS library) depends on a binary that we do not have, one
+//! about the version on a version that we may not have been told. Both branches of such a condition are kept.
 
 use super::environment::Environment;
 use crate::version::HaproxyVersion;
 
-/// How deep HAProxy lets expressions nest, roughly; ours is the same bound for the same reason: the stack.
+/// Roughly how deep HAProxy lets expressions nest; our bound is the same, for the same reason: the stack.
 const DEEPEST: usize = 100;
 
 /// What a condition comes to.
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `a || b || …`; HAProxy reads all of it, also what cannot matter any more.
+    /// `a || b || …`; HAProxy reads all of it, even what can no longer matter.
     fn any_of(&mut self) -> Result<Truth, ConditionError> {
         let mut truth = self.all_of()?;
         loop {
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
             self.rest = before;
             return Err(self.error());
         }
-        // HAProxy unquotes the arguments once more; where that could matter we do not guess.
+        // HAProxy unquotes the arguments a second time; where that could matter we do not guess.
         if arguments
             .iter()
             .any(|argument| argument.contains(['"', '\'', '\\']))

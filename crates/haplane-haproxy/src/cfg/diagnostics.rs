@@ -33,11 +33,11 @@ pub struct Diagnostic {
     pub span: Span,
     /// What, in one sentence.
     pub message: String,
-    /// The word that was taken for a keyword of a server line and is none that we know.
+    /// The word in the place of a server line's keyword that is none we know.
     pub unknown_keyword: Option<String>,
 }
 
-/// As many remarks as are kept; whoever has more has one problem, not a thousand.
+/// How many remarks are kept: whoever has more has one problem, not a thousand.
 const MOST: usize = 1000;
 
 /// Remarks in the order of the files, bounded.

@@ -1,4 +1,5 @@
-//! The variables that a configuration may name: a value handed in, since this crate reads no environment of its own.
+//! The variables that a configuration may name. They are handed in as a value: this crate does not read the
+//! environment.
 
 use std::collections::BTreeMap;
 

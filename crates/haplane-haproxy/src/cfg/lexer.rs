@@ -11,7 +11,7 @@ use super::environment::{Environment, Pseudo};
 /// As many words as HAProxy takes from one line.
 pub const MAX_WORDS: usize = 64;
 
-/// As many bytes as variables may add to one line.
+/// The most bytes that variables may add to one line.
 const MAX_FROM_VARIABLES: usize = 1 << 20;
 
 /// One word of a line.
@@ -67,7 +67,7 @@ pub(super) enum FaultKind {
     /// `${NAME[` without `*]`.
     #[error("`[` in a variable is only understood as `[*]`")]
     WordExpansion,
-    /// Variables made of variables made of variables: HAProxy's memory has no bound for them, ours has.
+    /// Variables made of variables, again and again: HAProxy sets no bound to their memory, we do.
     #[error("not read: the variables on this line come to more than {MAX_FROM_VARIABLES} bytes")]
     TooMuchFromVariables,
     /// More words than HAProxy takes.

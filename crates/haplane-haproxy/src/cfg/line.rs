@@ -11,7 +11,7 @@ pub enum Activity {
     Active,
     /// It does not: the line stands in a branch not taken.
     Inactive,
-    /// It stands in a branch whose condition we cannot decide; kept, and said.
+    /// It stands in a branch whose condition we cannot decide: kept, and reported.
     Undecided,
 }
 
@@ -22,7 +22,7 @@ pub struct Line {
     pub file: FileId,
     /// The line's number, from 1.
     pub number: u32,
-    /// The words as HAProxy sees them, a `no` or `default` before the keyword taken away.
+    /// The words as HAProxy sees them, without a `no` or `default` before the keyword.
     pub words: Vec<Word>,
     /// Where the comment starts, in bytes.
     pub comment: Option<u32>,

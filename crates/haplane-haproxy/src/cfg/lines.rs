@@ -67,7 +67,7 @@ struct Reader<'a> {
     section_name: Option<String>,
 }
 
-/// What a file's reading carries from line to line.
+/// What is carried from line to line while a file is read.
 struct FileState {
     id: FileId,
     blocks: Vec<Block>,

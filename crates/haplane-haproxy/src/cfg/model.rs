@@ -10,7 +10,7 @@ use super::settings::{Optional, ServerSettings, Sourced};
 use super::source::Span;
 use crate::names::{BackendName, RowKey};
 
-/// As many rows as are made from one configuration; `server-template s 1-2000000000` is a mistake, not a wish.
+/// The most rows made from one configuration: `server-template s 1-2000000000` is a mistake and not meant.
 pub const MAX_ROWS: usize = 200_000;
 
 /// What `global` says, as far as rows, reloads and the admin socket are concerned.

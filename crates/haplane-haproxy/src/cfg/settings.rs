@@ -31,7 +31,7 @@ impl<T> Sourced<T> {
     }
 }
 
-/// Where an option may be given or not: the value with its place, or nothing.
+/// An option that may be absent: the value with its place, or nothing.
 pub type Optional<T> = Option<Sourced<T>>;
 
 /// The agent check of a server.
@@ -249,7 +249,7 @@ fn source_length(line: &Line, index: usize) -> usize {
     length
 }
 
-/// A number as C's `atol` reads it: leading digits, and 0 for anything else. So `5x` is 5 and `x` is 0, to HAProxy.
+/// A number as C's `atol` reads it: leading digits, and 0 for anything else. To HAProxy `5x` is 5 and `x` is 0.
 fn leading_number(text: &str) -> i64 {
     let text = text.trim_start();
     let (sign, digits) = match text.strip_prefix('-') {
@@ -275,7 +275,7 @@ fn weight(text: &str) -> Result<u16, String> {
     number.ok_or_else(|| format!("{text:?} is no weight from 0 to {MAX_WEIGHT}"))
 }
 
-/// A check's port; 0 is none. HAProxy takes numbers that are no ports without a word, and no check ever succeeds there.
+/// A check's port; 0 is none. HAProxy silently accepts numbers that are no ports, and then no check ever succeeds.
 fn port(text: &str) -> Option<u16> {
     u16::try_from(leading_number(text))
         .ok()

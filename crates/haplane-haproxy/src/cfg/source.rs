@@ -25,7 +25,7 @@ impl SourceFile {
         let starts = std::iter::once(0)
             .chain(ends)
             .filter(|start| *start < bytes.len());
-        // One more than is ever read, so that a file that goes on is told from one that ends there.
+        // One more than is ever read, so that a file that goes on is not taken for one that ends there.
         let starts = starts.take(limits::LINES + 1).collect();
         Self {
             name: name.into(),

@@ -22,7 +22,7 @@ impl AdminBits {
     pub const IDRAIN: Self = Self(16);
     /// Maintenance because the name does not resolve.
     pub const RMAINT: Self = Self(32);
-    /// The name was set through the command line (not a state: nothing is out of rotation by it).
+    /// The name was set through the command line. No state: it takes nothing out of rotation.
     pub const HMAINT: Self = Self(64);
 
     const NAMES: [(Self, &'static str); 7] = [

@@ -93,7 +93,7 @@ fn whole_lines(text: &str) -> Result<Vec<&str>, StateError> {
         }
         lines.push(line);
     }
-    // A refusal is more telling than "cut short": report the first line that is not an answer at all.
+    // A refusal says more than "cut short": report the first line that is no part of an answer.
     expect_line(
         lines.first().map(|line| (1, *line)),
         "the format version `1`",

@@ -37,7 +37,7 @@ pub enum Fate {
 /// Why HAProxy drops a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DropReason {
-    /// The first line is not the version `1`, alone. Line ends of other systems count as something more.
+    /// The first line is not just the version `1`. A line end of another system already makes it something else.
     #[error("the first line is not the version number 1 alone")]
     Version,
     /// A line without a line feed: the last one of a file that was cut short.

@@ -18,7 +18,7 @@ const NEVER_CHECKED: u8 = 1;
 pub struct SeedRow {
     /// The row.
     pub row: RowKey,
-    /// What it starts as. HAProxy finds "maintenance in the configuration" by itself.
+    /// What it starts as. HAProxy sees a configured `disabled` by itself.
     pub state: AdminState,
     /// The port that the configuration gives: HAProxy will have it from here.
     pub port: u16,

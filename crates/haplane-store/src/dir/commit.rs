@@ -1,4 +1,4 @@
-//! Writing: under the lock, checked, prepared under other names, committed by one renaming.
+//! Writing: under the lock, checked, prepared under other names, committed by a single rename.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ use super::stamp::Stamp;
 use crate::error::{CommitError, StoreError, StoreErrorKind};
 use crate::store::{Change, Committed, Expected, Transaction};
 
-/// One command of that many keys would be a mistake.
+/// The most keys of one command: more would be a mistake.
 pub(super) const MAX_KEYS: usize = 10_000;
 
 /// What is to happen to one path.
@@ -51,7 +51,7 @@ pub(super) fn commit(root: &Path, transaction: &Transaction) -> Result<Committed
     Ok(committed)
 }
 
-/// A transaction that cannot be undone any more, and is not in its place yet.
+/// A transaction that is committed, though its files may not be in their places yet.
 struct Written {
     committed: Committed,
     journal: Option<Journal>,
@@ -155,7 +155,7 @@ fn holdable(root: &Path, change: &Change) -> Result<PathBuf, CommitError> {
     })
 }
 
-/// Finishes what a writer left that died, and removes what it did not get to commit.
+/// Finishes what a writer that died had committed, and removes what it had not.
 pub(super) fn clear_up(root: &Path) -> Result<(), StoreError> {
     if let Some(journal) = Journal::read(root)? {
         journal.carry_out(root)?;
@@ -203,7 +203,7 @@ fn check(changes: &[Change], places: Vec<PathBuf>) -> Result<Vec<Intent<'_>>, Co
     }
 }
 
-/// Makes sure that every file can come to its place.
+/// Makes sure that every file can get to its place.
 fn room(root: &Path, intents: &[Intent<'_>]) -> Result<(), CommitError> {
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
     let home = device(root).map_err(|source| failed("read", root, source))?;
@@ -291,7 +291,7 @@ fn elsewhere(place: &Path) -> StoreError {
     StoreError::new(StoreErrorKind::Io, what)
 }
 
-/// Files under other names. Dropped before it is kept, it removes them.
+/// Files under other names, which are removed when this is dropped without having been kept.
 struct Preparation<'a> {
     root: &'a Path,
     files: Vec<PathBuf>,
@@ -390,7 +390,7 @@ impl<'a> Preparation<'a> {
         Ok((name, stamp))
     }
 
-    /// Folders are made before the commit where nothing stands in the way yet.
+    /// Makes folders before the commit, as far as nothing stands in the way.
     fn folders_for(&mut self, place: &Path) -> Result<(), StoreError> {
         let folders = place.ancestors().skip(1).take_while(|f| *f != self.root);
         let missing: Vec<_> = folders.take_while(|folder| !folder.exists()).collect();
@@ -411,7 +411,7 @@ impl Drop for Preparation<'_> {
         if self.is_kept {
             return;
         }
-        // Whatever cannot be removed now, the next writer removes.
+        // What cannot be removed now will be removed by the next writer.
         for file in &self.files {
             drop(fs::remove_file(file));
         }

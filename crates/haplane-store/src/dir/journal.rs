@@ -1,9 +1,9 @@
-//! The journal: a write of several files that happens at one moment, that of its own renaming.
+//! The journal: it makes a write of several files happen at one moment, that of its own rename.
 //!
-//! All that can go wrong for want of room happens before that moment: the files are written under
-//! other names first, so that carrying a journal out is renaming and removing. A writer that dies
-//! meanwhile leaves it to the next one; readers see its outcome from that moment on. What a person
-//! did to one of its files meanwhile counts more: such a file is left alone.
+//! All that can fail for lack of space happens before that moment: the files are written under
+//! other names first, so that carrying a journal out is only renaming and removing. A writer that
+//! dies meanwhile leaves it to the next one; readers see its outcome from that moment on. What a
+//! person has done to one of its files meanwhile takes precedence: such a file is left alone.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use super::files::{
 use super::stamp::{File, Stamp};
 use crate::error::{StoreError, StoreErrorKind};
 
-/// A journal is written by haplane alone; this is some hundred thousand keys.
+/// The largest journal: only haplane writes one, and this holds some hundred thousand keys.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A committed write.
@@ -111,7 +111,7 @@ impl Journal {
         write_new(&path, &text)
             .and_then(|_| fs::rename(&path, root.join(JOURNAL)))
             .map_err(|source| failed("write", &path, source))?;
-        // Renamed is committed; a disk that cannot be synchronised cannot take that back.
+        // The rename was the commit; that the disk cannot be synchronised does not undo it.
         if let Err(error) = sync_folder(root) {
             tracing::warn!(%error, "cannot synchronise {}", root.display());
         }
@@ -183,7 +183,7 @@ impl Step {
             Some(after) if progress == Progress::Waiting => {
                 match make_room(&path) {
                     // Since the commit, a person has put a file where a folder is needed, or the
-                    // other way round. It counts more, as every file of a person's does.
+                    // other way round. As always, what a person does takes precedence.
                     Err(error) if is_in_the_way(&error) => Ok(()),
                     made => made.and_then(|()| settle(root, &after.file, &after.text, &path)),
                 }

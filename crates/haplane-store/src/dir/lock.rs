@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::files::{LOCK, failed};
 use crate::error::{StoreError, StoreErrorKind};
 
-/// A writer holds the lock for some milliseconds.
+/// How long to wait for the lock, which a writer holds for some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 

@@ -76,7 +76,7 @@ impl Writers {
                 self.newest.insert(path.clone(), (*stamp, *id));
             }
         }
-        // An old entry that comes back, as with a folder that is copied back, is no news.
+        // An old entry that reappears, as when a folder is copied back, is no news.
         let is_new = |id: &LogId| self.latest.is_none_or(|latest| *id > latest);
         let new = self.entries.iter().rev().take_while(|(id, _)| is_new(id));
         let cleared = new.flat_map(|(_, wrote)| wrote.cleared.iter().cloned());

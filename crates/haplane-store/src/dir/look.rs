@@ -57,7 +57,7 @@ struct Read {
     is_telling: bool,
 }
 
-/// What changes when somebody writes, other than single files by hand.
+/// Changes whenever somebody writes, except for single files changed by hand.
 #[derive(PartialEq, Eq)]
 struct Seal {
     root: u64,
@@ -105,7 +105,8 @@ pub(super) fn look(root: &Path, memory: &mut Memory) -> Result<Look, StoreError>
     let mut _lock = None;
     for attempt in 0..ATTEMPTS {
         if attempt == BEFORE_LOCKING {
-            // Writers that never rest; where there is no lock to be had, neither is there a writer.
+            // Some writer never rests, so keep writers out; where no lock can be taken, nobody can
+            // write.
             _lock = Lock::share(root);
         }
         let before = Seal::of(root)?;
@@ -127,7 +128,7 @@ pub(super) fn look(root: &Path, memory: &mut Memory) -> Result<Look, StoreError>
                         pending.as_ref(),
                     ));
                 }
-                // A file that was there a moment ago, or a link that is about to lead somewhere.
+                // A file that was there a moment ago, or a link that is just being replaced.
                 Err(error) if error.is_passing => last_error = Some(error.error),
                 Err(error) => return Err(error.error),
             }

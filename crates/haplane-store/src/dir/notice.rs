@@ -1,5 +1,6 @@
-//! Being told that something in a folder changed. Only a hint: who waits also looks now and then, since
-//! a system may tell nothing (network file systems) or too little (a folder that was replaced).
+//! Notifications that something in a folder changed. They are only a hint: whoever waits also looks
+//! from time to time, since a system may report nothing (network file systems) or too little (a folder
+//! that was replaced).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,7 +12,7 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
-/// How often to look when one is told of changes, and when not.
+/// How often to look where changes are reported, and where they are not.
 const TOLD: Duration = Duration::from_secs(2);
 const NOT_TOLD: Duration = Duration::from_millis(250);
 
@@ -68,7 +69,7 @@ impl Notice {
     }
 }
 
-/// Our own looks open folders and files; that is no news.
+/// Events of our own looks, which open folders and files.
 fn is_reading(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,

@@ -17,8 +17,8 @@ use super::stamp::File;
 /// in two steps.
 pub(super) const SETTLING: Duration = Duration::from_millis(100);
 
-/// How long a loss that may be a part of something has to stay as it is: a file that was emptied, many
-/// keys at once, or a folder in the place of another one.
+/// How long a loss that may be part of something larger has to stay unchanged: a file that was emptied,
+/// many keys at once, or a folder in the place of another one.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
 /// More keys than a person takes away between two looks.
@@ -46,7 +46,7 @@ pub(super) struct Belief {
     empty: BTreeMap<String, Instant>,
     /// Since when a path is missing.
     missing: BTreeMap<String, Instant>,
-    /// The paths that were missing at the last look, and since when it is just these.
+    /// The paths that were missing at the last look, and since when exactly these are.
     lost: Option<(BTreeSet<String>, Instant)>,
 }
 
@@ -117,7 +117,7 @@ impl Belief {
                 false
             }
         };
-        // Without its marker the whole list is refused, and that is told.
+        // Without its marker the whole list is refused, which is reported anyway.
         let keys = lost.iter().filter(|path| *path != marker::PATH);
         let kept: Vec<&String> = keys.filter(|path| is_held(path)).collect();
         if let (Some(first), Some(doubt)) = (kept.first(), doubt) {
@@ -168,7 +168,7 @@ impl Belief {
         is_settled
     }
 
-    /// What speaks against the whole loss, the worst first.
+    /// The worst reason not to believe the loss.
     fn doubt<'a>(
         &self,
         files: &BTreeMap<String, File>,
@@ -192,7 +192,8 @@ impl Belief {
                 continue;
             }
             if has_keys(files, folder) {
-                // A file that is a folder with keys now was made so; that is no copy of the old one.
+                // A file that has become a folder with keys was changed on purpose; it is no copy of
+                // the old one.
                 if was.is_some() {
                     doubt = Some(Doubt::AnotherFolder(folder));
                 }
@@ -203,7 +204,8 @@ impl Belief {
         doubt
     }
 
-    /// Of `doubted` folders, those that were there before stay known: they tell that these are others.
+    /// Folders that are doubted stay known as they were before, so that the new ones are still
+    /// recognised as others.
     fn believe(
         &mut self,
         files: &BTreeMap<String, File>,

@@ -32,7 +32,7 @@ impl Stamp {
     }
 }
 
-/// When content or name of a file were last changed, which nobody can set: unlike the time of a stamp,
+/// When content or name of a file last changed. Nobody can set this time, unlike that of a stamp,
 /// which copying tools set back. Not in the stamp, because a renaming changes it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Changed {
@@ -71,7 +71,7 @@ impl File {
         self.value.iter().all(is_nothing)
     }
 
-    /// What a check-and-set compares: another content, another file or another writing of it is
+    /// What a check-and-set compares: other content, another file, or the same written again make
     /// another version.
     pub(super) fn version(&self) -> u64 {
         let Stamp { inode, mtime, .. } = self.stamp;

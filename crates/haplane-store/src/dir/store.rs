@@ -23,12 +23,12 @@ use crate::blocking::off_the_loop;
 use crate::error::{CommitError, StoreError, StoreErrorKind};
 use crate::store::{Committed, Store, Transaction};
 
-/// How long a folder may be unsettled: a file that is emptied again and again.
+/// How long a folder may stay unsettled, as with a file that is emptied again and again.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// After a look that brought nothing, a rest of so many times as long as it took: a folder in which
-/// somebody else writes all the time costs a fifth of a processor at most.
+/// After a look that brought nothing new, we rest for this many times as long as it took, so that a folder
+/// in which somebody else writes all the time costs a fifth of a processor at most.
 const REST: u32 = 4;
 
 /// Keys that keep their last value though the folder does not say so.
@@ -75,13 +75,13 @@ impl DirStore {
         &self.inner.root
     }
 
-    /// What the last look did not believe to be lost.
+    /// What is missing from the folder and not believed to be lost.
     pub fn held(&self) -> Option<Held> {
         let held = self.inner.held.lock();
         held.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Does something that blocks, beside the event loop.
+    /// Runs something that blocks, off the event loop.
     async fn off<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> T + Send + 'static,
@@ -244,8 +244,8 @@ impl Inner {
     }
 }
 
-/// The marker's is not known: its file is another one at every swap of a mounted `ConfigMap`, and whether a
-/// folder is being filled again is judged from the folder.
+/// The marker has no version: in a mounted `ConfigMap` its file is another one after every swap, and
+/// whether a folder is being filled again is judged from the folder itself.
 fn version(path: &str, file: &File) -> u64 {
     if path == marker::PATH {
         0

@@ -1,6 +1,6 @@
 //! The account of a watch: views for its readers, events for metrics, and lines for the log.
 //!
-//! A trouble that lasts is told when it begins or changes its kind, then once a minute with a count,
+//! Lasting trouble is logged when it begins or changes its kind, then once a minute with a count,
 //! and once more when it is over.
 
 use std::sync::Arc;
@@ -135,7 +135,7 @@ impl<F: FnMut(Event<'_>)> Account<F> {
             since: now,
             what,
             times: 0,
-            // Never told: the far past would do, were it sure to exist.
+            // Not logged yet. A time in the far past would do, but it need not exist.
             told: now,
         });
         trouble.times += 1;
