@@ -228,6 +228,13 @@ impl Store for AnyStore {
         }
     }
 
+    async fn log_entries(&self, ids: &[LogId]) -> Result<Vec<LogEntry>, StoreError> {
+        match self {
+            Self::Consul(store) => store.log_entries(ids).await,
+            Self::Dir(store) => store.log_entries(ids).await,
+        }
+    }
+
     async fn trim_log(&self, keep: usize) -> Result<usize, StoreError> {
         match self {
             Self::Consul(store) => store.trim_log(keep).await,

@@ -11,6 +11,7 @@ mod meta;
 mod named;
 pub mod service;
 pub mod settings;
+mod several;
 mod store;
 mod tls;
 pub mod token;

@@ -71,6 +71,20 @@ pub trait Store: Send + Sync {
         id: LogId,
     ) -> impl Future<Output = Result<Option<LogEntry>, StoreError>> + Send;
 
+    /// The log entries of these ids, in their order; one that does not exist any more is left out.
+    fn log_entries(
+        &self,
+        ids: &[LogId],
+    ) -> impl Future<Output = Result<Vec<LogEntry>, StoreError>> + Send {
+        async move {
+            let mut entries = Vec::with_capacity(ids.len());
+            for id in ids {
+                entries.extend(self.log_entry(*id).await?);
+            }
+            Ok(entries)
+        }
+    }
+
     /// Deletes log entries beyond `keep`, oldest first, but none that a key still refers to. Gives the
     /// number deleted.
     fn trim_log(&self, keep: usize) -> impl Future<Output = Result<usize, StoreError>> + Send;
@@ -113,6 +127,10 @@ impl<S: Store> Store for Arc<S> {
 
     async fn log_entry(&self, id: LogId) -> Result<Option<LogEntry>, StoreError> {
         S::log_entry(self, id).await
+    }
+
+    async fn log_entries(&self, ids: &[LogId]) -> Result<Vec<LogEntry>, StoreError> {
+        S::log_entries(self, ids).await
     }
 
     async fn trim_log(&self, keep: usize) -> Result<usize, StoreError> {

@@ -1,6 +1,6 @@
 //! Reading the store for a command: one honest snapshot, or a plain word why there is none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use haplane_core::guard::{Extent, Mode};
@@ -109,16 +109,10 @@ impl Origins {
         store: &impl Store,
         ids: impl IntoIterator<Item = LogId>,
     ) -> Result<Self, StoreError> {
-        let mut entries = BTreeMap::new();
-        for id in ids {
-            if entries.contains_key(&id) {
-                continue;
-            }
-            if let Some(entry) = store.log_entry(id).await? {
-                entries.insert(id, entry);
-            }
-        }
-        Ok(Self(entries))
+        let ids: BTreeSet<LogId> = ids.into_iter().collect();
+        let ids: Vec<LogId> = ids.into_iter().collect();
+        let entries = store.log_entries(&ids).await?.into_iter();
+        Ok(Self(entries.map(|entry| (entry.id, entry)).collect()))
     }
 
     /// The entry of this id.

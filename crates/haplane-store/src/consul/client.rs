@@ -354,9 +354,16 @@ impl Client {
     }
 }
 
-/// A missing permission, named.
+/// A missing permission, named. Of a token that it does not have at all, Consul says `ACL not found`.
 pub(crate) fn denied(doing: &str, said: &str, permission: &str) -> StoreError {
-    let what = format!("Consul denies it, {doing} ({said}); the token needs {permission}");
+    let what = if said.contains("ACL not found") {
+        format!(
+            "Consul does not know this token, {doing} ({said}): it was deleted, is mistyped or is of another \
+             datacenter; one that it knows needs {permission}"
+        )
+    } else {
+        format!("Consul denies it, {doing} ({said}); the token needs {permission}")
+    };
     StoreError::new(StoreErrorKind::Denied, what)
 }
 

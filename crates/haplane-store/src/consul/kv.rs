@@ -81,9 +81,10 @@ pub(crate) struct Listing {
     pub(crate) how: ReadHow,
 }
 
+/// A pair as Consul writes it.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct WirePair {
+pub(crate) struct WirePair {
     key: String,
     /// Base64; `null` for an empty value (facts 8.4), never missing.
     #[serde(deserialize_with = "Option::deserialize")]
@@ -93,7 +94,7 @@ struct WirePair {
 }
 
 impl WirePair {
-    fn decode(self) -> Result<KvPair, StoreError> {
+    pub(crate) fn decode(self) -> Result<KvPair, StoreError> {
         let value = BASE64
             .decode(self.value.unwrap_or_default())
             .map_err(|source| {
@@ -113,15 +114,20 @@ impl Client {
     /// Reads one key, consistent. Here, unlike in a list, a missing permission is told from an
     /// absent key (facts 8.2).
     pub async fn kv_get(&self, key: &str) -> Result<Option<KvPair>, StoreError> {
+        let permission = format!("key {key:?} {{ policy = \"read\" }}");
+        self.kv_get_with(key, &permission).await
+    }
+
+    /// The same, where a missing permission is to be named otherwise.
+    pub(crate) async fn kv_get_with(
+        &self,
+        key: &str,
+        permission: &str,
+    ) -> Result<Option<KvPair>, StoreError> {
         let doing = format!("reading {key}");
         let call = ReadHow::CONSISTENT.call(Target::new(ROOT, key));
         let answer = self.send(call).await?;
-        let found = self.found(
-            &answer,
-            &doing,
-            &format!("key {key:?} {{ policy = \"read\" }}"),
-        )?;
-        let (_, mut pairs) = found;
+        let (_, mut pairs) = self.found(&answer, &doing, permission)?;
         match pairs.pop() {
             None => Ok(None),
             Some(pair) if pairs.is_empty() && pair.key == key => Ok(Some(pair)),

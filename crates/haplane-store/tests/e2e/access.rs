@@ -248,6 +248,48 @@ async fn a_missing_permission_is_named_and_nothing_is_written() {
     let nobody = store(with_token(&consul, "01234567-0123-0123-0123-0123456789ab"));
     let error = failed(nobody.commit(&init).await);
     assert_eq!(error.kind, StoreErrorKind::Denied, "{}", error.story());
+    assert!(
+        error.what.contains("does not know this token"),
+        "{}",
+        error.story()
+    );
+}
+
+/// In a list, Consul shows the same to whom it denies the log as where there is none.
+#[tokio::test]
+async fn a_log_that_may_not_be_read_is_not_an_empty_one() {
+    let consul = Consul::start(Options::new().acl()).await;
+    let may = |log: &str| format!(r#"key_prefix "haplane/state/" {{ policy = "write" }} {log}"#);
+    let reads_log = r#"key_prefix "haplane/log/" { policy = "read" }"#;
+    consul.set_policy("without", &may("")).await;
+    consul.set_policy("with", &may(reads_log)).await;
+    let without = consul.create_token(&["without"]).await;
+    let without = store(with_token(&consul, &without.secret));
+    let with = consul.create_token(&["with"]).await;
+    let with = store(with_token(&consul, &with.secret));
+    assert_eq!(with.log(10).await.unwrap(), [], "nothing was written yet");
+    let denied = |error: StoreError| {
+        assert_eq!(error.kind, StoreErrorKind::Denied, "{}", error.story());
+        assert!(
+            error
+                .what
+                .contains(r#"key_prefix "haplane/log/" { policy = "read" }"#),
+            "{}",
+            error.story()
+        );
+    };
+    denied(without.log(10).await.unwrap_err());
+
+    consul
+        .set_policy("all", r#"key_prefix "haplane/" { policy = "write" }"#)
+        .await;
+    let all = consul.create_token(&["all"]).await;
+    let writer = store(with_token(&consul, &all.secret));
+    write(&writer, &[("canary", Some("drain"))]).await;
+    let entries = with.log(10).await.unwrap();
+    assert_eq!(entries.len(), 1);
+    denied(without.log(10).await.unwrap_err());
+    denied(without.log_entries(&[entries[0].id]).await.unwrap_err());
 }
 
 #[tokio::test]

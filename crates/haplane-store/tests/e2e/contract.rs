@@ -352,6 +352,14 @@ async fn the_log_is_read_and_trimmed(bench: &impl Bench) {
         .unwrap();
     assert_eq!(left[4], kept);
     assert_eq!(store.log_entry(ids[0]).await.unwrap(), None);
+    let asked = [ids[7], ids[0], kept, ids[5], ids[1]];
+    let some = store.log_entries(&asked).await.unwrap();
+    let some: Vec<_> = some.iter().map(|entry| entry.id).collect();
+    assert_eq!(
+        some,
+        [ids[7], kept, ids[5]],
+        "in this order, without those that are gone"
+    );
     assert_eq!(store.trim_log(4).await.unwrap(), 0);
     store.forget_log_entry(ids[7]).await.unwrap();
     assert_eq!(store.log_entry(ids[7]).await.unwrap(), None);
