@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
@@ -25,6 +25,7 @@ use crate::observer::survey::{Surveyed, Surveyor, count};
 use crate::page;
 use crate::pulse::Pulse;
 use crate::readable::{Readable, Unreadable};
+use crate::registration::Rival;
 use crate::rows::Rows;
 use crate::standing::Standing;
 
@@ -65,6 +66,8 @@ pub struct Shown {
     pub registry: Arc<Registry>,
     /// Whether the responder's thread turns.
     pub pulse: Pulse,
+    /// Who else registers by this node's name.
+    pub rival: Rival,
 }
 
 /// The routes.
@@ -121,12 +124,15 @@ async fn readyz(State(shown): Pages) -> Response {
     }
 }
 
-async fn metrics(State(shown): Pages) -> Response {
+async fn metrics(State(shown): Pages, request: HeaderMap) -> Response {
     let (verdicts, not_enrolled) = count(&shown.survey());
     shown.metrics.verdicts(&verdicts, not_enrolled);
     shown.metrics.guard(shown.refusal());
+    if let Some(snapshot) = shown.standing.snapshot() {
+        shown.metrics.keys(&snapshot, Timestamp::now());
+    }
     shown.metrics.forgotten_drains(shown.forgotten_drains());
-    haplane_daemon::metrics::page(&shown.registry)
+    haplane_daemon::metrics::page(&shown.registry, &request)
 }
 
 async fn node(State(shown): Pages) -> Json<view::Node> {

@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::observer::push::Pushed;
+use crate::responder::Refused;
 use crate::rows::Remembered;
 use crate::watcher::Keeping;
 
@@ -193,6 +194,9 @@ impl Metrics {
                 answer: answer.as_str(),
             }));
         }
+        for value in ["ready", "drain", "maint", "weight"] {
+            drop(self.keys.get_or_create(&Value { value }));
+        }
         for stage in ["answered", "observed"] {
             drop(self.propagation.get_or_create(&Stage { stage }));
         }
@@ -204,10 +208,15 @@ impl Metrics {
             let result = pushed.as_str();
             drop(self.pushes.get_or_create(&PushResult { result }));
         }
+        for refused in Refused::all() {
+            let reason = refused.as_str();
+            drop(self.refused.get_or_create(&Reason { reason }));
+        }
         self.last_good(Keeping::Kept);
     }
 
-    pub(crate) fn refused(&self, reason: &'static str) {
+    pub(crate) fn refused(&self, refused: Refused) {
+        let reason = refused.as_str();
         self.refused.get_or_create(&Reason { reason }).inc();
     }
 
@@ -280,7 +289,11 @@ impl Metrics {
             .set(i64::try_from(snapshot.index).unwrap_or(i64::MAX));
         self.store_last_change.set(seconds(at));
         self.invalid_values.set(count(snapshot.invalid().len()));
-        let counts = snapshot.counts();
+    }
+
+    /// How many keys want what at this time: one whose end has come counts as absent.
+    pub(crate) fn keys(&self, snapshot: &Snapshot, now: jiff::Timestamp) {
+        let counts = snapshot.counts(now);
         for (value, keys) in [
             ("ready", counts.ready),
             ("drain", counts.drain),

@@ -52,6 +52,9 @@ pub enum Unreadable {
 }
 
 impl Unreadable {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Denied, Self::Unknown];
+
     /// The word for it in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

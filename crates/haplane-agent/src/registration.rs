@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use haplane_store::consul::service::{HttpCheck, Registration};
-use haplane_store::{AnyStore, StoreError};
+use haplane_store::AnyStore;
+use haplane_store::consul::service::{HttpCheck, Registered, Registration};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The service's name.
@@ -18,8 +19,32 @@ pub const SERVICE: &str = "haplane-agent";
 
 /// Consul forgets services when it loses its data; registering again changes nothing otherwise.
 const AGAIN: Duration = Duration::from_mins(1);
-/// After a failure.
-const RETRY: Duration = Duration::from_secs(10);
+/// How often it is looked whether the registration is still ours.
+const LOOK: Duration = Duration::from_secs(10);
+/// As many looks without a rival, and it is gone.
+const LOOKS_ALONE: u32 = 3;
+
+/// Tells this process from any other that registers by the same name.
+const INSTANCE: &str = "instance";
+
+/// Whether another agent registers by this node's name, and where it is. Behind one Consul agent the later
+/// registration replaces the earlier, and whoever looks for the fleet finds one of the two.
+#[derive(Clone, Debug, Default)]
+pub struct Rival(Arc<Mutex<Option<String>>>);
+
+impl Rival {
+    /// What is to be said of it.
+    pub fn get(&self) -> Option<String> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set(&self, rival: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = rival;
+    }
+}
 
 /// The agent as Consul is to know it.
 pub fn registration(node: &str, version: &str, http: SocketAddr) -> Registration {
@@ -42,6 +67,7 @@ pub fn registration(node: &str, version: &str, http: SocketAddr) -> Registration
         meta: BTreeMap::from([
             ("node".to_owned(), node.to_owned()),
             ("version".to_owned(), version.to_owned()),
+            (INSTANCE.to_owned(), format!("{:016x}", fastrand::u64(..))),
         ]),
         check: HttpCheck {
             url: format!("http://{probed}/readyz"),
@@ -72,34 +98,25 @@ pub enum AtTheEnd {
     Leave,
 }
 
-/// Announces, and again every minute, until stopped. A failure is told once; it changes nothing for
-/// HAProxy.
+/// Announces, and again every minute or when another one took its place, until stopped. A failure is told
+/// once; it changes nothing for HAProxy.
 pub async fn keep_registered(
     store: Arc<AnyStore>,
     registration: Registration,
+    rival: Rival,
     at_the_end: AtTheEnd,
     stop: CancellationToken,
 ) {
-    let mut told = false;
-    let mut welcome = Some(told_of(&registration));
+    let mut announcer = Announcer {
+        registration: &registration,
+        rival,
+        announced: None,
+        looks_alone: 0,
+        told: false,
+        welcome: Some(told_of(&registration)),
+    };
     loop {
-        let pause = match announce(&store, &registration).await {
-            Ok(()) => {
-                told = false;
-                if let Some(welcome) = welcome.take() {
-                    tracing::info!(service = %registration.id, "{welcome}");
-                }
-                AGAIN
-            }
-            Err(error) => {
-                if !told {
-                    let error = error.story();
-                    tracing::warn!(%error, "cannot register in Consul; fleet commands will not find this agent");
-                    told = true;
-                }
-                RETRY
-            }
-        };
+        let pause = announcer.turn(&store).await;
         if stop
             .run_until_cancelled(tokio::time::sleep(pause))
             .await
@@ -127,6 +144,94 @@ fn told_of(registration: &Registration) -> String {
     }
 }
 
+struct Announcer<'r> {
+    registration: &'r Registration,
+    rival: Rival,
+    /// When it was announced last.
+    announced: Option<Instant>,
+    looks_alone: u32,
+    /// Whether it was told that it fails.
+    told: bool,
+    /// What there is to say when it is there for the first time.
+    welcome: Option<String>,
+}
+
+impl Announcer<'_> {
+    /// Looks, and announces where that is due. Gives the time until the next turn.
+    async fn turn(&mut self, store: &AnyStore) -> Duration {
+        let Some(consul) = store.consul() else {
+            return AGAIN;
+        };
+        // Before the first time, whoever stands there may be we ourselves, before a restart.
+        if let Some(announced) = self.announced {
+            let registered = consul.registered(SERVICE, &self.registration.id).await;
+            let is_in_place = match registered {
+                Ok(Some(there)) => self.is_ours(&there),
+                Ok(None) => false,
+                // What cannot be read says nothing.
+                Err(_) => true,
+            };
+            if is_in_place && announced.elapsed() < AGAIN {
+                return LOOK;
+            }
+        }
+        match consul.register(self.registration).await {
+            Ok(()) => {
+                self.announced = Some(Instant::now());
+                self.told = false;
+                if let Some(welcome) = self.welcome.take() {
+                    tracing::info!(service = %self.registration.id, "{welcome}");
+                }
+            }
+            Err(error) => {
+                if !self.told {
+                    let error = error.story();
+                    tracing::warn!(%error, "cannot register in Consul; fleet commands will not find this agent");
+                    self.told = true;
+                }
+            }
+        }
+        LOOK
+    }
+
+    /// Whether it is us who stands in our place. Takes note of a rival.
+    fn is_ours(&mut self, there: &Registered) -> bool {
+        let before = self.rival.get();
+        if let Some(rival) = rival_in(there, self.registration) {
+            self.looks_alone = 0;
+            if before.is_none() {
+                tracing::error!("{rival}");
+            }
+            self.rival.set(Some(rival));
+            return false;
+        }
+        self.looks_alone += 1;
+        if before.is_some() && self.looks_alone >= LOOKS_ALONE {
+            tracing::info!("no other agent registers by the name of this node any more");
+            self.rival.set(None);
+        }
+        true
+    }
+}
+
+/// What is to be said of a registration in our place that is not ours.
+fn rival_in(registered: &Registered, ours: &Registration) -> Option<String> {
+    if registered.meta.get(INSTANCE) == ours.meta.get(INSTANCE) {
+        return None;
+    }
+    let node = ours.meta.get("node").map_or("", String::as_str);
+    let Registered { address, port, .. } = registered;
+    let place = if address.is_empty() {
+        format!("port {port} of the same Consul node")
+    } else {
+        format!("{address}:{port}")
+    };
+    Some(format!(
+        "another agent registers as node {node} too, at {place}, and takes the place of this one: only one of \
+         them is found; give each its own `node`"
+    ))
+}
+
 async fn leave(store: &AnyStore, registration: &Registration) {
     let Some(consul) = store.consul() else { return };
     let left = consul.deregister(&registration.name, &registration.id);
@@ -136,13 +241,6 @@ async fn leave(store: &AnyStore, registration: &Registration) {
         Err(_) => format!("no answer within {LEAVE_WITHIN:?}"),
     };
     tracing::warn!(error = %trouble, "cannot leave the fleet; `haplane forget` takes this node out");
-}
-
-async fn announce(store: &AnyStore, registration: &Registration) -> Result<(), StoreError> {
-    match store.consul() {
-        Some(consul) => consul.register(registration).await,
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -165,5 +263,22 @@ mod tests {
         assert_eq!(told_of(&fleet), "registered in Consul at 192.0.2.1:9778");
         assert_eq!(one.check.url, "http://[::1]:9778/readyz");
         assert_eq!(one.id, "haplane-agent-lb-01");
+    }
+
+    #[test]
+    fn only_another_process_is_a_rival() {
+        let registration = |node| registration(node, "1.0.0", "10.0.0.1:9778".parse().unwrap());
+        let (ours, other) = (registration("lb-01"), registration("lb-01"));
+        let as_registered = |one: &Registration| Registered {
+            address: one.address.clone(),
+            port: i64::from(one.port),
+            meta: one.meta.clone(),
+        };
+        assert_eq!(rival_in(&as_registered(&ours), &ours), None);
+        let told = rival_in(&as_registered(&other), &ours).unwrap();
+        assert!(
+            told.contains("lb-01") && told.contains("10.0.0.1:9778"),
+            "{told}"
+        );
     }
 }

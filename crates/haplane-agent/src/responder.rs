@@ -23,6 +23,7 @@ use crate::pulse::{BEAT, Pulse};
 use crate::readable::Readable;
 use crate::rows::Rows;
 use crate::served::Served;
+pub use connection::Refused;
 
 /// Every row of a large fleet may ask within the same tenth of a second (facts 4.1).
 const BACKLOG: u32 = 4096;
@@ -145,13 +146,13 @@ async fn answer(
         match accepted {
             Ok((stream, peer)) => {
                 if admission.make_room(&connections) {
-                    shared.metrics.refused("max_connections");
+                    shared.metrics.refused(Refused::Crowded);
                 }
                 let connection = connection::answer(stream, peer, Arc::clone(&shared));
                 admission.admit(connections.spawn(connection));
             }
             Err(error) => {
-                shared.metrics.refused("accept");
+                shared.metrics.refused(Refused::NotAccepted);
                 tracing::debug!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }

@@ -31,7 +31,7 @@ use crate::observer::board::Board;
 use crate::parts::Parts;
 use crate::pulse::Pulse;
 use crate::readable::Readable;
-use crate::registration::{AtTheEnd, keep_registered, registration};
+use crate::registration::{AtTheEnd, Rival, keep_registered, registration};
 use crate::responder::{self, Bound, Shared};
 use crate::rows::Rows;
 use crate::served::Served;
@@ -167,6 +167,7 @@ struct Agent {
     metrics: Arc<Metrics>,
     registry: Arc<prometheus_client::registry::Registry>,
     pulse: Pulse,
+    rival: Rival,
 }
 
 impl Agent {
@@ -184,6 +185,7 @@ impl Agent {
             metrics,
             registry: Arc::new(registry),
             pulse: Pulse::default(),
+            rival: Rival::default(),
         }
     }
 
@@ -371,7 +373,13 @@ impl Agent {
             let store = Arc::clone(&self.store);
             parts.spawn(
                 "the registration",
-                keep_registered(store, registration, self.at_the_end(), parts.stop()),
+                keep_registered(
+                    store,
+                    registration,
+                    self.rival.clone(),
+                    self.at_the_end(),
+                    parts.stop(),
+                ),
             );
         }
     }
@@ -403,6 +411,7 @@ impl Agent {
             metrics: Arc::clone(&self.metrics),
             registry: Arc::clone(&self.registry),
             pulse: self.pulse.clone(),
+            rival: self.rival.clone(),
         }
     }
 }

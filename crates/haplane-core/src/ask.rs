@@ -60,6 +60,18 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Empty,
+        Self::NotUtf8,
+        Self::TooLong,
+        Self::TooManyWords,
+        Self::BadKey,
+        Self::BadWord,
+        Self::FreeNotFirst,
+        Self::NoKey,
+    ];
+
     /// The word for it in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {

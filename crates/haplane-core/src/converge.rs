@@ -27,6 +27,8 @@ pub struct NodeReport {
     pub store_trouble: Option<String>,
     /// What is wrong with the HAProxy that it observes.
     pub haproxy_trouble: Vec<String>,
+    /// Another node of its name, while there is one: then one of the two cannot be asked.
+    pub rival: Option<String>,
     /// Its rows, of each row only the lines that still ask, or the last one.
     pub rows: Vec<RowReport>,
 }
@@ -227,7 +229,7 @@ fn node_laggards(index: u64, node: &NodeReport) -> Vec<Laggard> {
             .collect::<Vec<_>>();
         return vec![Laggard::node(&node.node, why.join(": "))];
     }
-    let trouble = node.haproxy_trouble.iter();
+    let trouble = node.haproxy_trouble.iter().chain(&node.rival);
     trouble
         .map(|why| Laggard::node(&node.node, why.clone()))
         .collect()

@@ -66,7 +66,7 @@ pub struct Snapshot {
     invalid: BTreeMap<String, Invalid>,
 }
 
-/// How many keys want what; for metrics.
+/// How many keys in force want what; for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Keys that say `ready`.
@@ -181,6 +181,11 @@ impl Snapshot {
         self.invalid.get(key.as_str())
     }
 
+    /// The text of a name that holds no value.
+    pub fn invalid_text(&self, name: &str) -> Option<&str> {
+        self.invalid.get(name).map(|bad| bad.text.as_str())
+    }
+
     /// The path at which the store has a key, or would have it.
     pub fn path_of(&self, key: &Key) -> String {
         let by_hand = match self.keys.get(key) {
@@ -252,10 +257,11 @@ impl Snapshot {
             .count()
     }
 
-    /// How many keys want what.
-    pub fn counts(&self) -> Counts {
+    /// How many keys want what at this time. One whose end has come counts as absent.
+    pub fn counts(&self, now: Timestamp) -> Counts {
         let mut counts = Counts::default();
-        for stored in self.keys.values() {
+        let in_force = self.keys.values();
+        for stored in in_force.filter(|stored| stored.value.holds_at(now)) {
             match stored.value.desired {
                 Desired::READY => counts.ready += 1,
                 Desired::DRAIN => counts.drain += 1,
@@ -291,6 +297,7 @@ mod tests {
             [
                 pair(".haplane", b"x"),
                 pair("canary", b"drain\n"),
+                pair("ended", b"maint until=2020-01-01T00:00:00Z"),
                 pair("web/a,3A1", b"50%"),
                 pair("web/b", b"down"),
                 pair("web/c", b"\xff\xfe"),
@@ -306,11 +313,11 @@ mod tests {
             Value::lasting(Desired::DRAIN)
         );
         assert!(snapshot.get(&key("web/a:1")).is_some());
-        assert_eq!(snapshot.keys().len(), 2);
+        assert_eq!(snapshot.keys().len(), 3);
         let invalid: Vec<_> = snapshot.invalid().map(|(name, _)| name).collect();
         assert_eq!(invalid, ["a,ZZ", "full/", "web/b", "web/c"]);
         assert_eq!(
-            snapshot.counts(),
+            snapshot.counts("2026-01-01T00:00:00Z".parse().unwrap()),
             Counts {
                 drain: 1,
                 weight: 1,

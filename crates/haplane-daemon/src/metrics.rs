@@ -3,11 +3,13 @@
 //! Only this module and the modules that register metrics know the metrics crate.
 
 mod panel;
+mod plain;
 mod process;
 
 use std::sync::Arc;
 
-use axum::http::header::CONTENT_TYPE;
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::info::Info;
@@ -15,8 +17,11 @@ use prometheus_client::registry::Registry;
 
 pub use panel::{Panel, Seconds};
 
-/// OpenMetrics, which Prometheus reads as well.
+/// What Prometheus asks for.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What everybody else understands.
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A registry with the process's own metrics and `haplane_build_info`.
 pub fn registry(version: &str) -> Registry {
@@ -27,14 +32,24 @@ pub fn registry(version: &str) -> Registry {
     registry
 }
 
-/// The page.
-pub fn page(registry: &Arc<Registry>) -> Response {
+/// The page, in the format that the request asks for: OpenMetrics by name, else the older text format.
+pub fn page(registry: &Arc<Registry>, request: &HeaderMap) -> Response {
     let mut text = String::new();
-    match encode(&mut text, registry) {
-        Ok(()) => ([(CONTENT_TYPE, OPENMETRICS)], text).into_response(),
-        Err(error) => {
-            let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
-            (status, format!("cannot write the metrics: {error}\n")).into_response()
-        }
+    if let Err(error) = encode(&mut text, registry) {
+        let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
+        return (status, format!("cannot write the metrics: {error}\n")).into_response();
     }
+    let (kind, text) = if wants_openmetrics(request) {
+        (OPENMETRICS, text)
+    } else {
+        (PLAIN, plain::from_openmetrics(&text))
+    };
+    ([(CONTENT_TYPE, kind), (VARY, "accept")], text).into_response()
+}
+
+fn wants_openmetrics(request: &HeaderMap) -> bool {
+    let accepted = request.get_all(ACCEPT).iter();
+    accepted
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("application/openmetrics-text"))
 }

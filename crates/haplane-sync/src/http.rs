@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Extension, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use prometheus_client::registry::Registry;
@@ -61,9 +61,9 @@ async fn readyz(State(shown): Pages) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, troubles.join("\n") + "\n").into_response()
 }
 
-async fn metrics(State(shown): Pages) -> Response {
+async fn metrics(State(shown): Pages, request: HeaderMap) -> Response {
     shown.metrics.show(&shown.board);
-    haplane_daemon::metrics::page(&shown.registry)
+    haplane_daemon::metrics::page(&shown.registry, &request)
 }
 
 async fn pools(State(shown): Pages) -> Response {

@@ -30,6 +30,8 @@ pub(super) struct Node {
     /// Null without a master's socket.
     haproxy_master: Option<Master>,
     counts: Counts,
+    /// Another agent that registers by this node's name, while there is one.
+    rival: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -195,6 +197,7 @@ impl Node {
                 invalid: snapshot.map_or(0, |snapshot| snapshot.invalid().len()),
                 rows: shown.rows().len(),
             },
+            rival: shown.rival.get(),
         }
     }
 }

@@ -20,20 +20,49 @@ use crate::rows::{Asked, Rows};
 const DEADLINE: Duration = Duration::from_secs(1);
 
 /// Why a connection was closed without a byte.
-enum Refused {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Its line is not understood whole.
     Line(ask::Refusal),
+    /// An answer would rest on keys of which nobody knows that they are absent.
     Unreadable(Unreadable),
+    /// It was closed by the other side without a line.
     Nothing,
+    /// It broke.
     Broken,
+    /// No line came in time.
+    Late,
+    /// It gave its place to a newer one.
+    Crowded,
+    /// The system did not hand it over.
+    NotAccepted,
 }
 
 impl Refused {
-    fn as_str(&self) -> &'static str {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let own = [
+            Self::Nothing,
+            Self::Broken,
+            Self::Late,
+            Self::Crowded,
+            Self::NotAccepted,
+        ];
+        let lines = ask::Refusal::ALL.into_iter().map(Self::Line);
+        let keys = Unreadable::ALL.into_iter().map(Self::Unreadable);
+        lines.chain(keys).chain(own)
+    }
+
+    /// The word for it in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Line(refusal) => refusal.as_str(),
             Self::Unreadable(why) => why.as_str(),
             Self::Nothing => "closed",
             Self::Broken => "broken",
+            Self::Late => "timeout",
+            Self::Crowded => "max_connections",
+            Self::NotAccepted => "accept",
         }
     }
 }
@@ -43,10 +72,10 @@ pub(super) async fn answer(mut stream: TcpStream, peer: SocketAddr, shared: Arc<
     match timeout(DEADLINE, converse(&mut stream, peer, &shared)).await {
         Ok(Ok(())) => shared.metrics.answer_took(came.elapsed()),
         Ok(Err(refused)) => {
-            shared.metrics.refused(refused.as_str());
+            shared.metrics.refused(refused);
             tracing::debug!(%peer, reason = refused.as_str(), "refused a line");
         }
-        Err(_) => shared.metrics.refused("timeout"),
+        Err(_) => shared.metrics.refused(Refused::Late),
     }
 }
 

@@ -27,6 +27,7 @@ fn node(name: &str, index: u64, rows: Vec<RowReport>) -> NodeReport {
         index: Some(index),
         store_trouble: None,
         haproxy_trouble: Vec::new(),
+        rival: None,
         rows,
     }
 }

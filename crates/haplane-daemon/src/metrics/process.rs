@@ -140,14 +140,44 @@ fn max_fds() -> f64 {
 mod tests {
     use std::sync::Arc;
 
-    #[tokio::test]
-    async fn the_page_has_the_process_in_it() {
+    use axum::http::HeaderMap;
+    use axum::http::header::{ACCEPT, CONTENT_TYPE};
+
+    /// The page for who accepts this: its kind and its text.
+    async fn page(accept: &str) -> (String, String) {
         let registry = Arc::new(super::super::registry("1.2.3"));
-        let response = super::super::page(&registry);
+        let mut request = HeaderMap::new();
+        request.insert(ACCEPT, accept.parse().unwrap());
+        let response = super::super::page(&registry, &request);
+        let kind = response.headers()[CONTENT_TYPE]
+            .to_str()
+            .unwrap()
+            .to_owned();
         let body = axum::body::to_bytes(response.into_body(), 1 << 20)
             .await
             .unwrap();
-        let text = String::from_utf8(body.to_vec()).unwrap();
+        (kind, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn who_does_not_name_openmetrics_gets_what_everybody_reads() {
+        let (kind, text) = page("*/*").await;
+        assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
+        assert!(text.contains("# TYPE haplane_build_info gauge\n"), "{text}");
+        assert!(
+            text.contains("# TYPE process_cpu_seconds_total counter\n"),
+            "{text}"
+        );
+        assert!(!text.contains("# EOF"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn the_page_has_the_process_in_it() {
+        // As Prometheus asks.
+        let accept =
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2";
+        let (kind, text) = page(accept).await;
+        assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
         for name in [
             "process_resident_memory_bytes ",
             "process_cpu_seconds_total ",

@@ -48,6 +48,21 @@ pub struct HttpCheck {
     pub deregister_critical_service_after: String,
 }
 
+/// A service as the Consul agent beside us has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Registered {
+    /// Its own address; empty for that of the node.
+    #[serde(default)]
+    pub address: String,
+    /// Its port.
+    #[serde(default)]
+    pub port: i64,
+    /// Its metadata.
+    #[serde(default)]
+    pub meta: BTreeMap<String, String>,
+}
+
 /// One registered instance of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
@@ -252,6 +267,22 @@ impl Client {
         let permission = format!("service \"{}\" {{ policy = \"write\" }}", registration.name);
         self.put_json(target, registration, &doing, &permission)
             .await
+    }
+
+    /// The metadata and place of a service as the Consul agent that is asked has it, if it has it.
+    pub async fn registered(&self, name: &str, id: &str) -> Result<Option<Registered>, StoreError> {
+        let doing = format!("reading service {id}");
+        let answer = self
+            .send(Call::get(Target::new("/v1/agent/service/", id)))
+            .await?;
+        match answer.status {
+            StatusCode::OK => decode(&answer, &doing).map(Some),
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => {
+                let permission = format!("service \"{name}\" {{ policy = \"read\" }}");
+                Err(self.refusal(&answer, &doing, &permission))
+            }
+        }
     }
 
     /// Takes a service back from the Consul agent that is asked.

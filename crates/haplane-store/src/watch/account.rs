@@ -16,6 +16,9 @@ use crate::error::{StoreError, StoreErrorKind};
 
 const REPEAT_EVERY: Duration = Duration::from_mins(1);
 
+/// Most keys without a value that one snapshot tells by their names.
+const INVALID_TOLD: usize = 20;
+
 pub(super) struct Account<F> {
     views: watch::Sender<View>,
     observe: F,
@@ -49,7 +52,8 @@ impl<F: FnMut(Event<'_>)> Account<F> {
 
     pub(super) fn accepted(&mut self, snapshot: &Arc<Snapshot>, arrival: Arrival) {
         let now = Moment::now();
-        let from_index = self.views.borrow().snapshot.as_ref().map(|old| old.index);
+        let before = self.views.borrow().snapshot.clone();
+        let from_index = before.as_ref().map(|old| old.index);
         self.views.send_modify(|view| {
             *view = View {
                 snapshot: Some(Arc::clone(snapshot)),
@@ -65,6 +69,7 @@ impl<F: FnMut(Event<'_>)> Account<F> {
             from_index,
         });
         tell_arrival(snapshot, arrival, from_index);
+        tell_invalid(before.as_deref(), snapshot);
         self.well(now);
     }
 
@@ -169,6 +174,37 @@ fn tell_arrival(snapshot: &Snapshot, arrival: Arrival, from_index: Option<u64>) 
         Arrival::Reinitialised => {
             tracing::warn!(index, from_index, keys, "the store was initialised anew");
         }
+    }
+}
+
+/// A key whose text is no value counts as absent: whoever wrote it by hand learns it here, once for each
+/// change.
+fn tell_invalid(before: Option<&Snapshot>, now: &Snapshot) {
+    let was = |name: &str| before.and_then(|old| old.invalid_text(name));
+    let news: Vec<(&str, &str)> = now
+        .invalid()
+        .map(|(name, bad)| (name, bad.text.as_str()))
+        .filter(|(name, text)| was(name) != Some(text))
+        .collect();
+    for (key, text) in news.iter().take(INVALID_TOLD) {
+        tracing::warn!(?key, ?text, "no value, so the key counts as absent");
+    }
+    if let Some(more) = news
+        .len()
+        .checked_sub(INVALID_TOLD)
+        .filter(|more| *more > 0)
+    {
+        tracing::warn!(
+            more,
+            "more keys hold no value and count as absent: /v1/state lists them"
+        );
+    }
+    let mended = before
+        .into_iter()
+        .flat_map(Snapshot::invalid)
+        .filter(|(name, _)| now.invalid_text(name).is_none());
+    for (key, _) in mended.take(INVALID_TOLD) {
+        tracing::info!(?key, "no longer holds what is no value");
     }
 }
 

@@ -201,7 +201,7 @@ async fn a_restart_with_much_data_never_shows_the_past() {
     newcomer.until_says("web/server-12799", "drain", SOON).await;
     for follower in [follower, newcomer] {
         follower.every_snapshot(|snapshot| {
-            let counts = snapshot.counts();
+            let counts = snapshot.counts(jiff::Timestamp::now());
             if counts.drain == KEYS && counts.ready == 0 {
                 Ok(())
             } else {
@@ -441,10 +441,12 @@ async fn a_store_that_is_filled_from_an_export_loses_no_drain_on_the_way() {
             .until_says("web/server-59", "drain", RECOVERY)
             .await;
     }
-    follower.every_snapshot(|snapshot| match snapshot.counts().drain {
-        KEYS => Ok(()),
-        drained => Err(format!("{drained} drained")),
-    });
+    follower.every_snapshot(
+        |snapshot| match snapshot.counts(jiff::Timestamp::now()).drain {
+            KEYS => Ok(()),
+            drained => Err(format!("{drained} drained")),
+        },
+    );
 }
 
 #[tokio::test]

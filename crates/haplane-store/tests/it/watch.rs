@@ -372,6 +372,33 @@ fn a_trouble_is_logged_when_it_begins_once_a_minute_and_when_it_ends() {
 }
 
 #[test]
+fn a_text_that_is_no_value_is_logged_once_for_each_change() {
+    const WRONG: Say = Say::These(7, &[("canary", "50"), ("zone/b", "down\nERROR forged")]);
+    let text = log_of(async {
+        let store = Scripted::default();
+        store.say([
+            Say::These(5, &[("canary", "drain"), ("zone/b", "DOWN")]),
+            Say::These(6, &[("canary", "maint"), ("zone/b", "DOWN")]),
+            // A drain that is gone is read twice.
+            WRONG,
+            WRONG,
+            Say::These(8, &[("canary", "50%"), ("zone/b", "drain")]),
+        ]);
+        let mut watch = Loop::start(&store, false);
+        watch.until("the last one", is_at(8)).await;
+    });
+    let count = |needle: &str| text.lines().filter(|line| line.contains(needle)).count();
+    assert_eq!(count("no value, so the key counts as absent"), 3, "{text}");
+    assert_eq!(count("DOWN"), 1, "{text}");
+    assert_eq!(count("\"canary\"") - 1, 1, "once wrong, once right: {text}");
+    assert_eq!(count("no longer holds"), 2, "{text}");
+    assert!(
+        !text.lines().any(|line| line.starts_with("ERROR")),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_last_snapshot_stays_only_where_there_is_one() {
     let text = log_of(async {
         let store = Scripted::default();

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::HeaderMap;
 use axum::routing::get;
 use haplane_core::{Key, duration};
 use haplane_daemon::admin_http;
@@ -99,7 +100,7 @@ async fn again_and_again(heart: &Heart<'_>, every: Duration) -> Result<Report, F
     let registry = Arc::new(registry);
     let pages = Router::new().route("/healthz", get(async || "ok\n")).route(
         "/metrics",
-        get(async move || haplane_daemon::metrics::page(&registry)),
+        get(async move |request: HeaderMap| haplane_daemon::metrics::page(&registry, &request)),
     );
     heart.session.output.note(&format!(
         "draining {} and bringing it back every {}; figures at http://{address}/metrics",

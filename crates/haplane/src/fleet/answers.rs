@@ -27,6 +27,8 @@ pub struct NodeAnswer {
     pub haproxy: Vec<HaproxyAnswer>,
     /// The master CLI that knows of workers which finish after a reload, where one is observed.
     pub haproxy_master: Option<MasterAnswer>,
+    /// Another agent that registers by its name.
+    pub rival: Option<String>,
 }
 
 /// `haproxy_master` of `/v1/node`.
@@ -237,6 +239,7 @@ pub fn report(node: &NodeAnswer, rows: &[RowAnswer]) -> NodeReport {
         index: node.store.index,
         store_trouble: node.store_trouble(),
         haproxy_trouble: node.haproxy_trouble(),
+        rival: node.rival.clone(),
         rows: rows.iter().filter_map(RowAnswer::report).collect(),
     }
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use haplane_testkit::agent_peer::{Asking, ask};
 use haplane_testkit::consul::{Consul, Options};
 use haplane_testkit::eventually::eventually;
-use haplane_testkit::http::{Request, Response};
+use haplane_testkit::http::{Headers, Request, Response};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::agent_process::{Agent, Launch, PATIENCE};
+use crate::command::Haplane;
 
 async fn start() -> (Consul, Agent) {
     let consul = Consul::start(Options::new()).await;
@@ -168,7 +169,14 @@ async fn the_metrics_have_their_names_and_count() {
     assert_eq!(slowly.ask(b"web/c\n").await.unwrap(), b"ready 25%\n");
     agent.ask("@free").await.unwrap();
 
-    let answer = agent.page("/metrics").await.unwrap().ok();
+    let prometheus = Request {
+        headers: Headers(vec![(
+            "Accept".to_owned(),
+            "application/openmetrics-text;version=1.0.0,text/plain;q=0.3".to_owned(),
+        )]),
+        ..Request::get("/metrics")
+    };
+    let answer = prometheus.send(&agent.http().into()).await.unwrap().ok();
     let kind = answer.headers.get("content-type").unwrap();
     assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
     let page = answer.text();
@@ -217,6 +225,9 @@ async fn the_metrics_have_their_names_and_count() {
         ("haplane_refused_total{reason=\"bad_word\"}", 1),
         ("haplane_refused_total{reason=\"free_not_first\"}", 1),
         ("haplane_refused_total{reason=\"no_key\"}", 1),
+        // What never happened stands there as well.
+        ("haplane_refused_total{reason=\"denied_key\"}", 0),
+        ("haplane_refused_total{reason=\"max_connections\"}", 0),
     ] {
         let line = format!("{name} {value}");
         assert!(
@@ -303,10 +314,9 @@ async fn it_registers_with_its_probe_and_stays_registered_when_it_stops() {
     assert_eq!(service["Service"], "haplane-agent");
     assert_eq!(service["Port"], agent.http().port());
     assert_eq!(service["Address"], "127.0.0.1");
-    assert_eq!(
-        service["Meta"],
-        json!({"node": "lb-01", "version": env!("CARGO_PKG_VERSION")})
-    );
+    let meta = &service["Meta"];
+    assert_eq!(meta["node"], "lb-01");
+    assert_eq!(meta["version"], env!("CARGO_PKG_VERSION"));
     // Consul's own check of `/readyz`.
     eventually("a passing check", PATIENCE, async || {
         let request = Request::get("/v1/health/service/haplane-agent?passing");
@@ -347,4 +357,38 @@ async fn where_it_shall_leave_it_is_registered_no_more_when_it_has_stopped() {
         .signal(haplane_testkit::process::Signal::TERM);
     assert_eq!(agent.process().exit(PATIENCE).await.code(), Some(0));
     assert!(!is_registered().await);
+}
+
+/// Behind one Consul agent the later registration takes the place of the earlier: a proof would be one of half
+/// the fleet.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_agents_of_one_name_are_noticed_by_both_and_no_proof_is_given() {
+    let consul = Consul::start(Options::new()).await;
+    consul.put("haplane/state/.haplane", "m").await;
+    let one = Launch::registered(&consul, "lb-01").ready().await;
+    let other = Launch::registered(&consul, "lb-01").ready().await;
+    for agent in [&one, &other] {
+        eventually("the rival is noticed", PATIENCE, async || {
+            let node = agent
+                .page("/v1/node")
+                .await
+                .map_err(|error| error.to_string())?;
+            let rival = node.ok().json()["rival"].clone();
+            let is_told = rival.as_str().is_some_and(|told| told.contains("lb-01"));
+            is_told.then_some(()).ok_or(rival.to_string())
+        })
+        .await;
+    }
+    let haplane = Haplane::on(format!("consul:{}", consul.url()));
+    let status = haplane.run(&["status", "--json"]).exits(0).json();
+    let rival = &status["nodes"][0]["rival"];
+    assert!(
+        rival.as_str().unwrap().contains("its own `node`"),
+        "{status}"
+    );
+    let waited = haplane
+        .run(&["wait", "--timeout", "0s", "--json"])
+        .exits(4)
+        .json();
+    assert_eq!(waited["laggards"][0]["why"], *rival, "{waited}");
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use haplane_testkit::agent_peer::ask;
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::haproxy::{Config, Haproxy, Version};
-use haplane_testkit::http::{Request, Target};
+use haplane_testkit::http::{Headers, Request, Target};
+use haplane_testkit::peers::Peer;
 use haplane_testkit::ports::Port;
 use haplane_testkit::process::Process;
 use serde_json::Value;
@@ -284,10 +285,15 @@ async fn the_page_of_metrics_and_the_programs_agree() {
     for later in LATER {
         assert!(expected.remove(later), "{later} is documented");
     }
+    let accept = "application/openmetrics-text;version=1.0.0".to_owned();
+    let as_prometheus = Request {
+        headers: Headers(vec![("Accept".to_owned(), accept)]),
+        ..Request::get("/metrics")
+    };
     eventually("all metrics", Duration::from_secs(20), async || {
         let mut found = BTreeSet::new();
         for target in &targets {
-            let page = Request::get("/metrics").send(target).await;
+            let page = as_prometheus.send(target).await;
             found.extend(served(&page.map_err(|error| error.to_string())?.text()));
         }
         let found: BTreeSet<_> = found
@@ -302,6 +308,19 @@ async fn the_page_of_metrics_and_the_programs_agree() {
         }
     })
     .await;
+
+    // Whoever does not ask for OpenMetrics: Prometheus's own reader of the older format takes all of it.
+    for target in &targets {
+        let page = Request::get("/metrics").send(target).await.unwrap().text();
+        let file = own.path().join("page");
+        std::fs::write(&file, &page).unwrap();
+        let mut promtool = Command::new(Peer::Promtool.program());
+        promtool.args(["check", "metrics"]);
+        promtool.stdin(std::fs::File::open(&file).unwrap());
+        let checked = promtool.output().unwrap();
+        let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+        assert!(!said.contains("error"), "{said}\n{page}");
+    }
 }
 
 /// Words that look like metrics and are labels or names of other things.

@@ -51,6 +51,8 @@ struct NodeLine {
     /// How far its clock is ahead, where it is another than this host's.
     clock_ahead_ms: Option<i64>,
     haproxy: Vec<HaproxyAnswer>,
+    /// Another agent that registers by its name: one of the two is not seen here.
+    rival: Option<String>,
     rows: BTreeMap<&'static str, usize>,
 }
 
@@ -179,6 +181,7 @@ impl Summary {
                     node.clock_ahead_ms
                         .map(|ahead| times::clock_is(SignedDuration::from_millis(ahead))),
                 )
+                .chain(node.rival.clone())
                 .collect();
             table.push(vec![
                 node.node.clone().into(),
@@ -308,6 +311,7 @@ fn node_line(node: &Node) -> NodeLine {
         error: node.answer.store_trouble(),
         clock_ahead_ms: node.ahead.map(clock_millis),
         haproxy: node.answer.haproxy.clone(),
+        rival: node.answer.rival.clone(),
         rows,
     }
 }
