@@ -83,7 +83,7 @@ pub enum Command {
     /// Wait until every load balancer provably does what the store says
     Wait(WaitOptions),
     /// Desired state in the store, with who, when and why
-    Show(Selection),
+    Show(ShowOptions),
     /// Who changed what, when and why
     Log(LogOptions),
     /// Make the store ready: create its marker
@@ -94,6 +94,21 @@ pub enum Command {
     Completions(CompletionsOptions),
     /// Write the manual pages into a folder
     Man(ManOptions),
+}
+
+impl Command {
+    /// How to write, of the commands that write keys.
+    pub fn write_options(&self) -> Option<&WriteOptions> {
+        match self {
+            Self::Set(options) => Some(&options.write),
+            Self::Clear(options) => Some(&options.write),
+            Self::Drain(options) => Some(&options.write),
+            Self::Ready(options) => Some(&options.write),
+            Self::Ramp(options) => Some(&options.write),
+            Self::Canary(options) if options.disable || options.enable => Some(&options.write),
+            _ => None,
+        }
+    }
 }
 
 /// The whole command with everything that derives cannot say: the configuration's flags and the

@@ -8,6 +8,7 @@ use haplane_daemon::logs;
 use crate::cli::{AgentOptions, LogFormat};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::report::Report;
 
 /// The loops and the pages; what must not wait for them has a thread of its own.
 const WORKERS: usize = 2;
@@ -39,8 +40,21 @@ pub fn on_a_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     Ok(ended)
 }
 
+/// The configuration for people, as a file that can be used, and for programs.
+pub fn effective_report(effective: &[Effective]) -> Report {
+    let file = printed(effective);
+    // What is printed is TOML; were it none, people see it all the same.
+    let document: serde_json::Value = toml::from_str(&file).unwrap_or_default();
+    Report::new(document).line(file.trim_end())
+}
+
+/// What a configuration without errors is told.
+pub fn right_report() -> Report {
+    Report::new(serde_json::json!({"valid": true})).line("the configuration is right")
+}
+
 /// The configuration as a TOML file that can be used, each line with where its value comes from.
-pub fn printed(effective: &[Effective]) -> String {
+fn printed(effective: &[Effective]) -> String {
     // A key behind a heading belongs to that table: the top of the file comes first, and each table
     // is written once, in the order in which they were read.
     let mut tables: Vec<(&str, String)> = vec![("", String::new())];

@@ -29,6 +29,13 @@ impl Standing {
         self.some.notify_one();
     }
 
+    /// What is left is still what was said; its document has come to this.
+    pub fn has_come_to(&self, document: Json) {
+        if let Some((_, before)) = self.left.borrow_mut().as_mut() {
+            *before = document;
+        }
+    }
+
     fn interrupted(&self, by: Exit) -> Failure {
         let (left, document) = self.left.take().unwrap_or_default();
         Failure {

@@ -148,8 +148,19 @@ fn in_session(session: &Session, command: &Command) -> Exit {
     };
     match done {
         Ok(report) => session.output.report(&report),
-        Err(failure) => session.output.failure(&failure),
+        Err(failure) => session.output.failure(&as_a_write(failure, command)),
     }
+}
+
+/// A write that failed before it came to anything has its document all the same: nothing was changed.
+fn as_a_write(mut failure: Failure, command: &Command) -> Failure {
+    if failure.exit != Exit::Usage
+        && let Some(options) = command.write_options()
+    {
+        let document = || writer::nothing_written(options.dry_run);
+        failure.document.get_or_insert_with(document);
+    }
+    failure
 }
 
 async fn dispatch(session: &Session, command: &Command) -> Result<Report, Failure> {
@@ -177,7 +188,7 @@ async fn dispatch(session: &Session, command: &Command) -> Result<Report, Failur
         Command::Log(options) => command::log::run(session, options).await,
         Command::Forget(options) => command::forget::run(session, options).await,
         Command::Init(options) => command::init::run(session, options).await,
-        Command::Show(selection) => command::show::run(session, selection).await,
+        Command::Show(options) => command::show::run(session, options).await,
         Command::Set(options) => command::set::run(session, options).await,
         Command::Clear(options) => command::clear::run(session, options).await,
     }
@@ -191,7 +202,12 @@ fn without_settings(cli: &Cli, output: &Output) -> Option<Exit> {
         }
         Command::Enroll(options) => return Some(command::enroll::run(options, output)),
         Command::Completions(options) => {
-            command::completions::script(&options.shell).map(|script| output.text(&script))
+            let shell = &options.shell;
+            let told = |script: String| {
+                let document = serde_json::json!({"shell": shell, "script": script});
+                Report::new(document).line(script.trim_end())
+            };
+            command::completions::script(shell).map(|script| output.report(&told(script)))
         }
         Command::Man(options) => {
             command::man::run(&options.folder).map(|report| output.report(&report))

@@ -33,7 +33,7 @@ impl Output {
     }
 
     /// Whether a person can be asked something.
-    fn can_ask(&self) -> bool {
+    pub fn can_ask(&self) -> bool {
         !self.json && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
@@ -45,9 +45,15 @@ impl Output {
         read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
     }
 
-    /// Whether somebody agrees: `--yes`, or a person who is asked. Where nobody can be asked, nobody does.
-    pub fn is_agreed(&self, yes: bool, question: &str) -> bool {
-        yes || (self.can_ask() && Self::confirm(question))
+    /// Whether somebody agrees. Where nobody can be asked, nobody does.
+    pub fn is_agreed(&self, question: &str) -> bool {
+        self.can_ask() && Self::confirm(question)
+    }
+
+    /// Shows a person what a question is about: beside the data, not among it.
+    pub fn preview(&self, report: &Report) {
+        self.finish_progress();
+        Self::stderr(&Self::render(&report.parts));
     }
 
     /// Says something beside the data.

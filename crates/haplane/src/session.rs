@@ -60,6 +60,15 @@ impl Session {
         read.map_err(|failure| self.place.blame(failure))
     }
 
+    /// Makes sure that those of these keys that a snapshot lacks are not there.
+    pub async fn sure_of_absence<'k>(
+        &self,
+        snapshot: &Snapshot,
+        keys: impl IntoIterator<Item = &'k Key>,
+    ) -> Result<(), Failure> {
+        state::sure_of_absence(&self.store, snapshot, keys, &self.place.store).await
+    }
+
     /// The agents: those named, those of the environment, or those that the store leads to.
     pub async fn fleet(&self, options: &FleetOptions) -> Result<Fleet, Failure> {
         if !options.agents.is_empty() {
@@ -86,6 +95,11 @@ impl Session {
         AgentAddress::new(local.ip().to_string(), local.port())
     }
 
+    /// Whether a person is going to be asked.
+    pub fn will_ask(&self, yes: bool) -> bool {
+        self.place.environment.is_some() && self.place.confirm && !yes && self.output.can_ask()
+    }
+
     /// Lets a person say yes where the environment demands it.
     pub fn confirm(&self, yes: bool, what: &str) -> Result<(), Failure> {
         let Some(name) = self
@@ -96,7 +110,7 @@ impl Session {
         else {
             return Ok(());
         };
-        if self.output.is_agreed(yes, &format!("{what} in {name}?")) {
+        if yes || self.output.is_agreed(&format!("{what} in {name}?")) {
             return Ok(());
         }
         Err(Failure::refused(format!(

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use haplane_core::guard::{Extent, Mode};
 use haplane_core::log::{LogEntry, LogId};
-use haplane_core::{Snapshot, marker};
+use haplane_core::{Key, Snapshot, kv_path, marker};
 use haplane_daemon::settings::AgentSettings;
-use haplane_store::{Location, Store, StoreError, StoreSettings};
+use haplane_store::{Location, Named, Store, StoreError, StoreSettings};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -68,6 +68,42 @@ pub async fn read(
              only parts of the state prefix; give it key_prefix read on all of it",
         )),
     }
+}
+
+/// Makes sure that those of these keys that a snapshot lacks are not there: in a list, a store may leave out
+/// without a word what the token may not read. To a person or a pipeline that asks about a key by its name,
+/// a drain that is hidden is no "ready".
+pub async fn sure_of_absence<'k>(
+    store: &impl Store,
+    snapshot: &Snapshot,
+    keys: impl IntoIterator<Item = &'k Key>,
+    place: &StoreSettings,
+) -> Result<(), Failure> {
+    if !store.hides_what_it_denies() {
+        return Ok(());
+    }
+    let is_missing =
+        |key: &&Key| snapshot.get(key).is_none() && snapshot.get_invalid(key).is_none();
+    let missing: Vec<String> = keys
+        .into_iter()
+        .filter(is_missing)
+        .flat_map(kv_path::paths)
+        .collect();
+    let named = store.read_names(&missing).await?;
+    let denied = named
+        .iter()
+        .zip(&missing)
+        .find(|(one, _)| **one == Named::Denied);
+    denied.map_or(Ok(()), |(_, path)| {
+        let prefix = &place.state_prefix;
+        Err(Failure::new(
+            Exit::Unreachable,
+            format!(
+                "Consul denies it, reading {prefix}{path}: it is not in the list of keys because the token may \
+                 not read it; give it key_prefix \"{prefix}\" {{ policy = \"read\" }}"
+            ),
+        ))
+    })
 }
 
 /// Most often a slip of the finger, and then what is typed next would be a second truth.

@@ -53,8 +53,13 @@ pub struct Goal<'s> {
     pub timeout: Duration,
 }
 
-/// Asks again and again.
-pub async fn wait(fleet: &Fleet, goal: &Goal<'_>, output: &Output) -> Waited {
+/// Asks again and again. What is known after each time, short of the proof, is told to `so_far`.
+pub async fn wait(
+    fleet: &Fleet,
+    goal: &Goal<'_>,
+    output: &Output,
+    mut so_far: impl FnMut(Waited),
+) -> Waited {
     let start = Instant::now();
     let mut pause = FIRST_PAUSE;
     let mut nodes: Vec<Node> = Vec::new();
@@ -76,11 +81,9 @@ pub async fn wait(fleet: &Fleet, goal: &Goal<'_>, output: &Output) -> Waited {
         let present = Outlook::present(goal.snapshot, Timestamp::now());
         let proof = prove(goal.index, &goal.scope, &present, &reports, &absent);
         let left = goal.timeout.saturating_sub(start.elapsed());
+        let unobserved = nodes.iter().filter(|node| node.answer.haproxy.is_empty());
+        let unobserved = unobserved.count();
         if proof.holds() || left.is_zero() {
-            let unobserved = nodes
-                .iter()
-                .filter(|node| node.answer.haproxy.is_empty())
-                .count();
             return waited(goal.index, proof, unobserved, start.elapsed());
         }
         output.progress(&progress(&proof));
@@ -90,6 +93,7 @@ pub async fn wait(fleet: &Fleet, goal: &Goal<'_>, output: &Output) -> Waited {
             .filter(|node| !late.contains(node.answer.node.as_str()))
             .map(|node| node.address.clone())
             .collect();
+        so_far(waited(goal.index, proof, unobserved, start.elapsed()));
         sleep(pause.min(left)).await;
         pause = (pause * 3 / 2).min(LONGEST_PAUSE);
     }

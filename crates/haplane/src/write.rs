@@ -237,6 +237,7 @@ mod tests {
                 by: "alice".into(),
                 host: "h".into(),
                 command: "haplane set".into(),
+                words: Vec::new(),
             },
             reason: Some("because".into()),
             ticket: None,

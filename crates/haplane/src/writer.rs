@@ -29,6 +29,7 @@ use crate::session::Session;
 use crate::wait::{Goal, Waited, wait};
 use crate::write::{self, Author, Wanted, Written};
 use kept::Kept;
+pub use report::nothing_written;
 
 /// One command that writes.
 pub struct Writer<'s> {
@@ -125,6 +126,7 @@ impl<'s> Writer<'s> {
         for target in targets {
             tell_zones(session, target, &keys);
         }
+        session.sure_of_absence(&snapshot, &keys).await?;
         if !options.force {
             refuse_unknown(&knowledge.known, &keys).map_err(|failure| {
                 let message = format!("{} (--force takes it all the same)", failure.message);
@@ -176,7 +178,7 @@ impl<'s> Writer<'s> {
         }
         let rows = report::count(outcome.moved.len(), "row");
         let what = format!("write {} ({rows} moved)", report::count(steps.len(), "key"));
-        self.confirm(&what)?;
+        self.confirm(&what, &outcome)?;
         self.stands(
             &outcome,
             "the write was on its way; `haplane show` tells whether it came through",
@@ -197,10 +199,14 @@ impl<'s> Writer<'s> {
         Ok(outcome)
     }
 
-    /// Lets a person say yes, once, where the environment demands it.
-    pub fn confirm(&self, what: &str) -> Result<(), Failure> {
+    /// Lets a person say yes, once, where the environment demands it, after they have seen to what.
+    pub fn confirm(&self, what: &str, foreseen: &Outcome) -> Result<(), Failure> {
         if !self.confirmed.get() {
-            self.session.confirm(self.options.yes, what)?;
+            if self.session.will_ask(self.options.yes) {
+                self.session.output.preview(&Self::foretold(foreseen));
+            }
+            let agreed = self.session.confirm(self.options.yes, what);
+            agreed.map_err(|failure| self.with_nothing_written(failure, foreseen))?;
             self.confirmed.set(true);
         }
         Ok(())
@@ -284,7 +290,9 @@ impl<'s> Writer<'s> {
             snapshot: &self.snapshot,
             timeout,
         };
-        Ok(wait(&self.fleet, &goal, &self.session.output).await)
+        let standing = &self.session.standing;
+        let so_far = |waited| standing.has_come_to(self.document(outcome, Some(&waited)));
+        Ok(wait(&self.fleet, &goal, &self.session.output, so_far).await)
     }
 
     /// Proves with `--wait`, and reports.

@@ -197,6 +197,17 @@ pub struct LastingOption {
     pub lasting: Option<Duration>,
 }
 
+/// Options of `haplane show`.
+#[derive(Debug, Args)]
+pub struct ShowOptions {
+    /// What to show.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Whom to ask which rows a glob or a zone means.
+    #[command(flatten)]
+    pub fleet: FleetOptions,
+}
+
 /// Options of `haplane set`.
 #[derive(Debug, Args)]
 #[command(override_usage = "haplane set [OPTIONS] <TARGET>... <VALUE>")]
@@ -263,6 +274,9 @@ pub struct ReadyOptions {
     /// Write the word ready, which overrides the groups behind the key, instead of deleting the key
     #[arg(long)]
     pub explicit: bool,
+    /// How long the word counts, with --explicit.
+    #[command(flatten)]
+    pub lasting: LastingOption,
     /// How to write.
     #[command(flatten)]
     pub write: WriteOptions,
@@ -281,6 +295,9 @@ pub struct RampOptions {
     /// Time between two steps; each has to be proven by then
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
     pub every: Duration,
+    /// How long the weights count.
+    #[command(flatten)]
+    pub lasting: LastingOption,
     /// How to write.
     #[command(flatten)]
     pub write: WriteOptions,
@@ -306,6 +323,9 @@ pub struct CanaryOptions {
     /// Status 0 when it takes traffic, 7 when it does not
     #[arg(long, group = "what")]
     pub is_active: bool,
+    /// With --enable: write the word ready instead of deleting the key
+    #[arg(long, requires = "enable")]
+    pub explicit: bool,
     /// The group
     #[arg(long, value_name = "KEY", default_value = "canary")]
     pub group: String,

@@ -13,6 +13,28 @@ const KNOWN_ELSEWHERE: [(&str, &str); 6] = [
     ("--until", "--for"),
 ];
 
+/// What commands are called elsewhere, and what is called so here.
+const COMMANDS_ELSEWHERE: [(&str, &str); 18] = [
+    ("undrain", "ready"),
+    ("enable", "ready"),
+    ("up", "ready"),
+    ("restore", "ready"),
+    ("disable", "drain"),
+    ("maint", "set"),
+    ("weight", "set"),
+    ("put", "set"),
+    ("get", "show"),
+    ("list", "show"),
+    ("ls", "show"),
+    ("delete", "clear"),
+    ("del", "clear"),
+    ("rm", "clear"),
+    ("unset", "clear"),
+    ("history", "log"),
+    ("explain", "why"),
+    ("check", "audit"),
+];
+
 /// Puts our tips in the place of the parser's. Those say how to pass a flag as a value: here that
 /// would be a key by the name of `-y`, which nobody means. `words` are the words typed.
 pub fn improve(mut error: Error, program: &Command, words: &[String]) -> Error {
@@ -20,11 +42,22 @@ pub fn improve(mut error: Error, program: &Command, words: &[String]) -> Error {
         ErrorKind::UnknownArgument => {
             error.remove(ContextKind::Suggested);
             let command = typed(program, words);
-            if let Some(flag) = named_here(&error, command) {
+            if let Some(flag) = flag_of_word(&error, command) {
+                error.insert(ContextKind::SuggestedArg, ContextValue::String(flag));
+            } else if let Some(flag) = named_here(&error, command) {
                 let flag = ContextValue::String(flag.to_owned());
                 error.insert(ContextKind::SuggestedArg, flag);
             } else if is_out_of_place(&error, program, command) {
                 error.remove(ContextKind::SuggestedArg);
+            }
+        }
+        // What looks alike may be the opposite: undrain and drain.
+        ErrorKind::InvalidSubcommand => {
+            if let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand)
+                && let Some((_, here)) = COMMANDS_ELSEWHERE.iter().find(|(there, _)| there == typed)
+            {
+                let here = ContextValue::Strings(vec![(*here).to_owned()]);
+                error.insert(ContextKind::SuggestedSubcommand, here);
             }
         }
         // The help page has them by task; here they would be a heap.
@@ -52,12 +85,30 @@ fn named_here(error: &Error, command: &Command) -> Option<&'static str> {
     flag(command, meant).is_some().then_some(*meant)
 }
 
+/// The flag of this command that was typed without its dashes: `haplane canary status`.
+fn flag_of_word(error: &Error, command: &Command) -> Option<String> {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let flag = format!("--{typed}");
+    let is_meant = !typed.starts_with('-')
+        && command
+            .get_arguments()
+            .any(|arg| arg.get_long() == Some(typed));
+    is_meant.then_some(flag)
+}
+
 /// Whether the parser suggests a flag that this command's help does not show: all commands take the
 /// agent's, because one file configures them all.
 fn is_out_of_place(error: &Error, program: &Command, command: &Command) -> bool {
     let Some(ContextValue::String(suggested)) = error.get(ContextKind::SuggestedArg) else {
         return false;
     };
+    // Both are short and begin alike; one is an end, the other goes over a guard.
+    let is_typed = |flag: &str| matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(typed)) if typed == flag);
+    if suggested == "--force" && is_typed("--for") {
+        return true;
+    }
     let is_hidden = flag(program, suggested).is_some_and(clap::Arg::is_hide_set);
     is_hidden && flag(command, suggested).is_none_or(clap::Arg::is_hide_set)
 }
@@ -97,6 +148,23 @@ mod tests {
             let told = told(line);
             assert!(!told.contains("tip:"), "{line}: {told}");
         }
+    }
+
+    #[test]
+    fn a_command_of_other_tools_is_named_as_it_is_called_here() {
+        for (line, tip) in [
+            ("haplane undrain canary", "'ready'"),
+            ("haplane get canary", "'show'"),
+            ("haplane rm canary", "'clear'"),
+            ("haplane drian canary", "'drain'"),
+            ("haplane canary status", "'--status'"),
+            ("haplane canary disable", "'--disable'"),
+        ] {
+            let told = told(line);
+            assert!(told.contains(tip), "{line}: {told}");
+        }
+        assert!(!told("haplane undrain canary").contains("'drain'"));
+        assert!(!told("haplane clear canary --for 2h").contains("--force'"));
     }
 
     #[test]

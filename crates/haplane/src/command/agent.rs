@@ -19,10 +19,10 @@ pub fn run(settings: Settings, source: &Source, options: &AgentOptions, output: 
         return output.failure(&Failure::usage(format!("--log: {error}")));
     }
     if options.print_config {
-        return output.text(&daemon::printed(&source.effective()));
+        return output.report(&daemon::effective_report(&source.effective()));
     }
     if options.check_config {
-        return output.text("the configuration is right\n");
+        return output.report(&daemon::right_report());
     }
     match serve(settings, options) {
         Ok(()) => Exit::Done,

@@ -26,7 +26,8 @@ pub async fn run(session: &Session, options: &CanaryOptions) -> Result<Report, F
         let how = drain::How::understand(&options.steps, &options.lasting)?;
         drain::drain(session, &options.write, &targets, &how).await?
     } else if options.enable {
-        ready::ready(session, &options.write, &targets, ready::Word::Left).await?
+        let word = ready::word(options.explicit, &options.lasting)?;
+        ready::ready(session, &options.write, &targets, word).await?
     } else {
         tell(session, options, &group).await?
     };
@@ -39,6 +40,7 @@ pub async fn run(session: &Session, options: &CanaryOptions) -> Result<Report, F
 async fn tell(session: &Session, options: &CanaryOptions, group: &Key) -> Result<Report, Failure> {
     let now = Timestamp::now();
     let snapshot = session.read().await?;
+    session.sure_of_absence(&snapshot, [group]).await?;
     let invalid = snapshot
         .get_invalid(group)
         .map(|one| one.text.trim().to_owned());

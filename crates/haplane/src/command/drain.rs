@@ -150,7 +150,7 @@ async fn second_step(
         .unwrap_or_else(Timestamp::now);
     let names = crate::command::names(waited_for.iter());
     // Asked before the grace, not after it.
-    writer.confirm(&format!("take {names} to maint"))?;
+    writer.confirm(&format!("take {names} to maint"), first)?;
     let back: Vec<&str> = waited_for.iter().map(Key::as_str).collect();
     writer.stands(
         first,

@@ -29,7 +29,8 @@ pub async fn run(session: &Session, options: &ForgetOptions) -> Result<Report, F
             "no agent is registered for node {}; registered: {}",
             options.node,
             if known.is_empty() {
-                "none".to_owned()
+                "none (or the token may not see them: it needs service \"haplane-agent\" and node_prefix \"\" read)"
+                    .to_owned()
             } else {
                 known.join(", ")
             }

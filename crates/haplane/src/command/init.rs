@@ -19,7 +19,7 @@ pub async fn run(session: &Session, options: &InitOptions) -> Result<Report, Fai
         } else {
             "would be initialised; nothing was written"
         };
-        return Ok(report(None, false, true).line(sentence(session, told)));
+        return Ok(report(None, !is_there, true).line(sentence(session, told)));
     }
     session.confirm(options.yes, "create the marker")?;
     let nothing_but_the_marker = Transaction {

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use haplane_core::target::Among;
-use haplane_core::{Desired, Key, Snapshot, Value, duration};
+use haplane_core::{Desired, Key, Snapshot, Value};
 use haplane_haproxy::Percent;
+use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use crate::cli::RampOptions;
@@ -18,10 +19,11 @@ use crate::writer::{Outcome, Writer};
 
 /// Goes through the weights.
 pub async fn run(session: &Session, options: &RampOptions) -> Result<Report, Failure> {
-    let Some((weights, names)) = options.words.split_last() else {
+    let Some((typed, names)) = options.words.split_last() else {
         return Err(Failure::usage("name a TARGET and the weights"));
     };
-    let weights = understand(weights)?;
+    let weights = understand(typed)?;
+    let until = options.lasting.end(Timestamp::now())?;
     let targets = targets(names, &options.zones)?;
     if targets.is_empty() {
         return Err(Failure::usage(
@@ -32,18 +34,19 @@ pub async fn run(session: &Session, options: &RampOptions) -> Result<Report, Fai
     let at_first = writer.snapshot.clone();
     let mut total = Outcome::default();
     for (step, weight) in weights.iter().enumerate() {
-        let rest = rest(options, weights.iter().skip(step));
+        let rest = rest(session, typed, weights.iter().skip(step));
         if step > 0 && !options.write.dry_run {
             still_ours(&mut writer, &at_first, &total)
                 .await
-                .map_err(|failure| to_go_on(failure, &rest))?;
+                .map_err(|failure| to_go_on(stopped(&writer, &total, failure), &rest))?;
         }
         let is_last = step + 1 == weights.len();
         let is_back = is_last && *weight == Percent::FULL;
         let value = if is_back {
             ready::back(session)
         } else {
-            Some(Value::lasting(Desired::Weight(*weight)))
+            let desired = Desired::Weight(*weight);
+            Some(Value { desired, until })
         };
         let outcome = match writer.write(&writer.wanted(value)).await {
             Ok(outcome) => outcome,
@@ -73,24 +76,10 @@ pub async fn run(session: &Session, options: &RampOptions) -> Result<Report, Fai
     writer.finish(&total).await
 }
 
-/// The command for the rest of the way.
-fn rest<'w>(options: &RampOptions, weights: impl Iterator<Item = &'w Percent>) -> String {
-    let names = options.words.iter().rev().skip(1).rev();
-    let zones = options.zones.iter().map(|zone| format!(" -z {zone}"));
-    let quoted = |name: &String| {
-        if name.contains('*') {
-            format!(" '{name}'")
-        } else {
-            format!(" {name}")
-        }
-    };
-    let targets: String = names.map(quoted).chain(zones).collect();
+/// The command for the rest of the way, with all the options of this one.
+fn rest<'w>(session: &Session, typed: &str, weights: impl Iterator<Item = &'w Percent>) -> String {
     let weights: Vec<String> = weights.map(ToString::to_string).collect();
-    format!(
-        "haplane ramp{targets} {} --every {}",
-        weights.join(","),
-        duration::print(options.every)
-    )
+    session.identity.again(typed, &weights.join(","))
 }
 
 fn to_go_on(mut failure: Failure, rest: &str) -> Failure {
@@ -176,10 +165,9 @@ async fn still_ours(
         return Ok(());
     }
     let who = writer.who_changed(&theirs).await;
-    let failure = Failure::refused(format!(
+    Err(Failure::refused(format!(
         "somebody changed a key during the ramp, which stops here\n{who}"
-    ));
-    Err(stopped(writer, total, failure))
+    )))
 }
 
 fn stopped(writer: &Writer<'_>, total: &Outcome, mut failure: Failure) -> Failure {

@@ -3,22 +3,14 @@
 use haplane_core::resolve::Absent;
 use haplane_core::target::{Among, Target};
 use haplane_core::{Desired, Value};
+use jiff::Timestamp;
 
-use crate::cli::{ReadyOptions, WriteOptions};
+use crate::cli::{LastingOption, ReadyOptions, WriteOptions};
 use crate::command::targets;
 use crate::failure::Failure;
 use crate::report::Report;
 use crate::session::Session;
 use crate::writer::{Outcome, Writer};
-
-/// How a key says ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
-    /// The key is deleted: what is behind it decides.
-    Left,
-    /// The key says `ready`, whatever is behind it.
-    Written,
-}
 
 /// Brings back what the targets name.
 pub async fn run(session: &Session, options: &ReadyOptions) -> Result<Report, Failure> {
@@ -28,12 +20,21 @@ pub async fn run(session: &Session, options: &ReadyOptions) -> Result<Report, Fa
             "name what to bring back: a key, a quoted glob, or -z ZONE",
         ));
     }
-    let word = if options.explicit {
-        Word::Written
-    } else {
-        Word::Left
-    };
+    let word = word(options.explicit, &options.lasting)?;
     ready(session, &options.write, &targets, word).await
+}
+
+/// What the keys are to say: nothing, so that what is behind them decides, or the word `ready`.
+pub fn word(explicit: bool, lasting: &LastingOption) -> Result<Option<Value>, Failure> {
+    let until = lasting.end(Timestamp::now())?;
+    if until.is_some() && !explicit {
+        return Err(Failure::usage(
+            "--for: ready deletes the key, and a key that is gone has no end; --explicit writes the word ready, \
+             which can end by itself",
+        ));
+    }
+    let desired = Desired::READY;
+    Ok(explicit.then_some(Value { desired, until }))
 }
 
 /// What a key says of a row that is back for good: nothing, unless without a key rows stay as they are.
@@ -46,17 +47,16 @@ pub async fn ready(
     session: &Session,
     options: &WriteOptions,
     targets: &[Target],
-    word: Word,
+    word: Option<Value>,
 ) -> Result<Report, Failure> {
     let mut writer = Writer::prepare(session, options, targets, Among::Rows).await?;
-    let value = (word == Word::Written).then_some(Value::lasting(Desired::READY));
-    let wanted = writer.wanted(value);
+    let wanted = writer.wanted(word);
     let outcome = writer.write(&wanted).await?;
     advise(session, &outcome, word);
     writer.finish(&outcome).await
 }
 
-fn advise(session: &Session, outcome: &Outcome, word: Word) {
+fn advise(session: &Session, outcome: &Outcome, word: Option<Value>) {
     let from_drain: Vec<&str> = outcome
         .written
         .changed
@@ -74,7 +74,7 @@ fn advise(session: &Session, outcome: &Outcome, word: Word) {
             from_drain.join(", ")
         ));
     }
-    if word == Word::Left && session.settings.agent.absent == Absent::Keep {
+    if word.is_none() && session.settings.agent.absent == Absent::Keep {
         session.output.warn(
             "absent = \"keep\": without a key rows stay as they are; --explicit writes ready and brings them back",
         );

@@ -15,7 +15,13 @@ use crate::writer::Writer;
 
 /// Writes the value.
 pub async fn run(session: &Session, options: &SetOptions) -> Result<Report, Failure> {
-    let (targets, value) = understand(options, Timestamp::now())?;
+    let now = Timestamp::now();
+    let (targets, value) = understand(options, now)?;
+    if !value.holds_at(now) {
+        session.output.warn(&format!(
+            "{value} is over already: it counts as if the key were absent (`haplane clear` deletes it)"
+        ));
+    }
     let mut writer = Writer::prepare(session, &options.write, &targets, Among::Rows).await?;
     let outcome = writer.write(&writer.wanted(Some(value))).await?;
     writer.finish(&outcome).await
@@ -50,6 +56,12 @@ fn not_a_value(word: &str, names: &[String], error: &ValueError) -> Failure {
     // 0.5 is a half, and 50 has lost its sign.
     let percent = number.map(|one| if one < 1.0 { one * 100.0 } else { one });
     let percent = percent.filter(|percent| (0.0..=256.0).contains(percent));
+    if let (true, Some((value, keys))) = (word.starts_with("until="), names.split_last()) {
+        return Failure::usage(format!(
+            "the last word is the value, and its end belongs to it: haplane set {} '{value} {word}', or --for 2h",
+            keys.join(" ")
+        ));
+    }
     let meant = match (percent, names.split_first()) {
         (Some(percent), _) => format!("; did you mean {percent:.0}%?"),
         (None, Some((first, rest))) if first.parse::<Value>().is_ok() => {
@@ -77,7 +89,7 @@ fn end_of(lasting: Duration, now: Timestamp) -> Result<Timestamp, Failure> {
     }
     let end = SignedDuration::try_from(lasting)
         .and_then(|lasting| now.checked_add(lasting))
-        .map_err(|error| wrong(error.to_string()))?;
+        .map_err(|_| wrong("that is beyond the year 9999; leave --for out".to_owned()))?;
     let up = TimestampRound::new()
         .smallest(Unit::Second)
         .mode(jiff::RoundMode::Ceil);

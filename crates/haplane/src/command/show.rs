@@ -1,9 +1,10 @@
 //! `haplane show`: desired state in the store, with who, why and since when.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use haplane_core::log::{LogEntry, LogId};
-use haplane_core::target::Among;
+use haplane_core::target::{Among, Target};
 use haplane_core::{Desired, Key, Snapshot, Value};
 use haplane_haproxy::AdminState;
 use haplane_store::StoreErrorKind;
@@ -11,9 +12,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cli::Selection;
+use crate::cli::ShowOptions;
 use crate::command::targets;
 use crate::failure::Failure;
+use crate::knowledge::Knowledge;
 use crate::report::{BAD, Cell, FAINT, GOOD, NOTABLE, Report, Table};
 use crate::session::{Session, stored_names};
 use crate::state::Origins;
@@ -190,29 +192,38 @@ pub fn table(keys: &[ShownKey], now: Timestamp) -> Table {
 }
 
 /// Shows all keys, or those that the targets name.
-pub async fn run(session: &Session, selection: &Selection) -> Result<Report, Failure> {
+pub async fn run(session: &Session, options: &ShowOptions) -> Result<Report, Failure> {
     let now = Timestamp::now();
+    let targets = targets(&options.selection.targets, &options.selection.zones)?;
     let snapshot = session.read().await?;
     let forgotten_after = session.settings.forgotten_after;
-    let targets = targets(&selection.targets, &selection.zones)?;
     let mut absent: Vec<String> = Vec::new();
     let mut keys = if targets.is_empty() {
         shown_keys(session, &snapshot, |_| true, now).await?
     } else {
-        let wanted = stored_names(&snapshot).expand(&targets, Among::RowsAndKeys)?;
-        let wanted: Vec<&str> = wanted.iter().map(Key::as_str).collect();
-        let shown = shown_keys(session, &snapshot, |name| wanted.contains(&name), now).await?;
+        let wanted = names(session, options, &snapshot, &targets).await?;
+        session.sure_of_absence(&snapshot, &wanted).await?;
+        let wanted: BTreeSet<&str> = wanted.iter().map(Key::as_str).collect();
+        let shown = shown_keys(session, &snapshot, |name| wanted.contains(name), now).await?;
         let is_absent = |name: &&str| shown.iter().all(|one| one.key != *name);
-        let names = wanted.into_iter().filter(is_absent);
-        absent.extend(names.map(str::to_owned));
+        // Of a pattern nobody typed the names: those that are there are the answer.
+        let typed = targets.iter().filter_map(|target| match target {
+            Target::Key(key) => Some(key.as_str()),
+            Target::Glob(_) | Target::Zone(_) => None,
+        });
+        absent.extend(typed.filter(is_absent).map(str::to_owned));
         shown
     };
     for key in &mut keys {
         key.notice_if_forgotten(forgotten_after, now);
     }
     let report = Report::new(json!({"index": snapshot.index, "keys": keys, "absent": absent}));
-    if keys.is_empty() && targets.is_empty() {
-        return Ok(report.line("no keys: every row is ready"));
+    if keys.is_empty() && absent.is_empty() {
+        return Ok(report.line(if targets.is_empty() {
+            "no keys: every row is ready"
+        } else {
+            "no key of these rows is there: their groups decide, else they are ready"
+        }));
     }
     let mut table = table(&keys, now);
     for name in absent {
@@ -222,4 +233,21 @@ pub async fn run(session: &Session, selection: &Selection) -> Result<Report, Fai
         table.push(row);
     }
     Ok(report.table(table))
+}
+
+/// The names that the targets stand for. What the store has answers most; else the agents say which rows a
+/// glob or a zone means.
+async fn names(
+    session: &Session,
+    options: &ShowOptions,
+    snapshot: &Snapshot,
+    targets: &[Target],
+) -> Result<Vec<Key>, Failure> {
+    if let Ok(names) = stored_names(snapshot).expand(targets, Among::RowsAndKeys) {
+        return Ok(names);
+    }
+    let fleet = session.fleet(&options.fleet).await?.following(snapshot);
+    let knowledge = Knowledge::gather(&fleet, &options.fleet, snapshot).await?;
+    knowledge.tell_absent(session);
+    Ok(knowledge.known.expand(targets, Among::RowsAndKeys)?)
 }

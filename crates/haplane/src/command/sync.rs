@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::{AgentOptions, SyncCommand, SyncOptions};
 use crate::config::Source;
-use crate::daemon::{self, on_a_runtime, printed};
+use crate::daemon::{self, effective_report, on_a_runtime, right_report};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -24,9 +24,9 @@ pub fn run(settings: &Settings, source: &Source, options: &SyncOptions, output: 
             Ok(output.report(&report))
         }
         None if options.daemon.print_config => {
-            Ok(output.text(&printed(&effective(settings, source))))
+            Ok(output.report(&effective_report(&effective(settings, source))))
         }
-        None if options.daemon.check_config => Ok(output.text("the configuration is right\n")),
+        None if options.daemon.check_config => Ok(output.report(&right_report())),
         None if options.plan => {
             let reports = on_a_runtime(once::run(&sync, Deed::Plan, &[]))?;
             Ok(output.report(&told::report(&reports, Deed::Plan)))

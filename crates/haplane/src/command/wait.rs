@@ -36,7 +36,8 @@ pub async fn run(session: &Session, options: &WaitOptions) -> Result<Report, Fai
         "nothing was proven, and waiting changes nothing; running it again resumes",
         json!({"converged": false, "index": goal.index}),
     );
-    let waited = wait(&fleet, &goal, &session.output).await;
+    let so_far = |waited| session.standing.has_come_to(json!(waited));
+    let waited = wait(&fleet, &goal, &session.output, so_far).await;
     if waited.converged {
         return Ok(waited.tell(Report::new(json!(waited))));
     }

@@ -78,9 +78,12 @@ impl Writer<'_> {
         }
     }
 
-    /// What would have been, with nothing written.
     pub(super) fn refused(&self, message: String, outcome: &Outcome) -> Failure {
-        let mut failure = Failure::refused(message);
+        self.with_nothing_written(Failure::refused(message), outcome)
+    }
+
+    /// What would have been, with nothing written.
+    pub(super) fn with_nothing_written(&self, mut failure: Failure, outcome: &Outcome) -> Failure {
         let nothing = Outcome {
             written: Written {
                 index: Some(self.snapshot.index),

@@ -11,20 +11,40 @@ use crate::wait::Waited;
 /// Rows named one by one; more are a number.
 const ROWS_NAMED: usize = 10;
 
+/// Whether a write that is told of has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tense {
+    /// It is about to, if somebody says yes.
+    Future,
+    /// It has.
+    Past,
+    /// It would: a dry run.
+    Conditional,
+}
+
+/// The document of a write that failed before it came to anything.
+pub fn nothing_written(dry_run: bool) -> Json {
+    document(&Outcome::default(), None, dry_run)
+}
+
+fn document(outcome: &Outcome, waited: Option<&Waited>, dry_run: bool) -> Json {
+    json!({
+        "index": outcome.written.index,
+        "changed": outcome.written.changed,
+        "rows": outcome.moved,
+        "waited": waited,
+        "dry_run": dry_run,
+        "backends": outcome.shares,
+        "kept_in": outcome.kept_in,
+        "kept_out": outcome.kept_out,
+        "brought_in": outcome.brought_in,
+    })
+}
+
 impl Writer<'_> {
     /// The document of every write.
     pub fn document(&self, outcome: &Outcome, waited: Option<&Waited>) -> Json {
-        json!({
-            "index": outcome.written.index,
-            "changed": outcome.written.changed,
-            "rows": outcome.moved,
-            "waited": waited,
-            "dry_run": self.options.dry_run,
-            "backends": outcome.shares,
-            "kept_in": outcome.kept_in,
-            "kept_out": outcome.kept_out,
-            "brought_in": outcome.brought_in,
-        })
+        document(outcome, waited, self.options.dry_run)
     }
 
     /// Tells people what was written, before something takes its time.
@@ -34,17 +54,35 @@ impl Writer<'_> {
         self.told.replace(Some(outcome.written.changed.clone()));
     }
 
+    /// What a write is going to be, for whoever is asked whether it may.
+    pub(super) fn foretold(outcome: &Outcome) -> Report {
+        let report = Self::tell_changes(Report::new(Json::Null), outcome, Tense::Future);
+        Self::tell_rows(report, outcome, Tense::Future)
+    }
+
+    /// Whether what is told of has happened.
+    fn tense(&self) -> Tense {
+        if self.options.dry_run {
+            Tense::Conditional
+        } else {
+            Tense::Past
+        }
+    }
+
     /// The report of a write that went well, without what was told already.
     pub fn told(&self, outcome: &Outcome, waited: Option<&Waited>) -> Report {
         let report = Report::new(self.document(outcome, waited));
         let told = self.told.borrow();
         let report = match told.as_ref() {
-            None => self.tell_rows(self.tell_changes(report, outcome), outcome),
+            None => {
+                let report = Self::tell_changes(report, outcome, self.tense());
+                Self::tell_rows(report, outcome, self.tense())
+            }
             Some(told) if *told == outcome.written.changed => report,
             Some(_) if outcome.written.changed.is_empty() => {
                 report.line("every key is what it was before")
             }
-            Some(_) => self.tell_changes(report, outcome),
+            Some(_) => Self::tell_changes(report, outcome, self.tense()),
         };
         match waited {
             Some(waited) => waited.tell(report),
@@ -52,18 +90,21 @@ impl Writer<'_> {
         }
     }
 
-    fn tell_changes(&self, report: Report, outcome: &Outcome) -> Report {
+    fn tell_changes(report: Report, outcome: &Outcome, tense: Tense) -> Report {
         let changed = &outcome.written.changed;
         let keys = count(changed.len(), "key");
-        let report = match (changed.len(), self.options.dry_run) {
+        let report = match (changed.len(), tense) {
             (0, _) => report.line("nothing to change"),
-            (_, true) => report.line(format!("would change {keys}; nothing was written")),
-            (_, false) => report.line(format!("changed {keys}")),
+            (_, Tense::Conditional) => {
+                report.line(format!("would change {keys}; nothing was written"))
+            }
+            (_, Tense::Future) => report.line(format!("changes {keys}")),
+            (_, Tense::Past) => report.line(format!("changed {keys}")),
         };
         report.table(changes(changed))
     }
 
-    fn tell_rows(&self, report: Report, outcome: &Outcome) -> Report {
+    fn tell_rows(report: Report, outcome: &Outcome, tense: Tense) -> Report {
         let moved = &outcome.moved;
         if moved.is_empty() {
             return report;
@@ -75,10 +116,9 @@ impl Writer<'_> {
         } else {
             String::new()
         };
-        let verb = if self.options.dry_run {
-            "would move"
-        } else {
-            "moves"
+        let verb = match tense {
+            Tense::Conditional => "would move",
+            Tense::Future | Tense::Past => "moves",
         };
         let report = report.line(format!(
             "{verb} {}: {}{more}",

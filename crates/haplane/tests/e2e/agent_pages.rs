@@ -380,15 +380,16 @@ async fn two_agents_of_one_name_are_noticed_by_both_and_no_proof_is_given() {
         .await;
     }
     let haplane = Haplane::on(format!("consul:{}", consul.url()));
+    // Which of the two is found changes all the time.
+    let is_told = |why: &Value| {
+        let why = why.as_str().unwrap_or_default();
+        why.contains("registers as node lb-01 too") && why.contains("its own `node`")
+    };
     let status = haplane.run(&["status", "--json"]).exits(0).json();
-    let rival = &status["nodes"][0]["rival"];
-    assert!(
-        rival.as_str().unwrap().contains("its own `node`"),
-        "{status}"
-    );
+    assert!(is_told(&status["nodes"][0]["rival"]), "{status}");
     let waited = haplane
         .run(&["wait", "--timeout", "0s", "--json"])
         .exits(4)
         .json();
-    assert_eq!(waited["laggards"][0]["why"], *rival, "{waited}");
+    assert!(is_told(&waited["laggards"][0]["why"]), "{waited}");
 }

@@ -83,3 +83,39 @@ async fn who_may_not_read_the_state_still_sees_the_agents() {
     assert_eq!(status["nodes"][0]["node"], "lb-01", "Consul names it");
     assert_eq!(status["rows"][0]["row"], "web/a");
 }
+
+/// What is drained and hidden is no "yes" for a pipeline, and a log that is denied is not an empty one.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_token_may_not_see_is_not_taken_for_absent() {
+    let consul = Consul::start(Options::new().acl()).await;
+    let nobody = Haplane::on(format!("consul:{}", consul.url()));
+    let manager = nobody.with("CONSUL_HTTP_TOKEN", MANAGEMENT_TOKEN);
+    manager.run(&["init"]).exits(0);
+    manager.run(&["set", "canary", "drain"]).exits(0);
+    let partly = with_policy(
+        &consul,
+        r#"key "haplane/state/.haplane" { policy = "read" }
+           key_prefix "haplane/state/web/" { policy = "write" }
+           key "haplane/log/x" { policy = "read" }"#,
+    )
+    .await;
+    for words in [
+        &["canary", "--is-active"][..],
+        &["canary", "--status", "--json"],
+        &["show", "canary"],
+        &["clear", "canary"],
+        &["ready", "canary", "--json"],
+        &["log"],
+    ] {
+        let run = partly.run(words).exits(5);
+        assert!(
+            run.stderr.contains("key_prefix") && run.stderr.contains("read"),
+            "{words:?}: {}",
+            run.stderr
+        );
+    }
+    let failed = partly.run(&["clear", "canary", "--json"]).exits(5).json();
+    assert_eq!(failed["changed"], serde_json::json!([]), "{failed}");
+    let show = partly.run(&["show", "web/a"]).exits(0);
+    assert!(show.stdout.contains("absent"), "{}", show.stdout);
+}

@@ -199,6 +199,14 @@ async fn an_environment_can_demand_a_yes() {
         .run(&["--env", "gprd", "set", "canary", "drain", "--json"])
         .exits(3);
     assert!(refused.stderr.contains("--yes"), "{}", refused.stderr);
+    let document = refused.json();
+    assert_eq!(document["changed"], json!([]), "{document}");
+    assert!(document["index"].is_u64(), "{document}");
+    assert_eq!(document["error"]["exit"], 3, "{document}");
+    let ramp = ["--env", "gprd", "ramp", "canary", "10%,50%", "--force"];
+    let ramp = haplane.run(&ramp).exits(3).stderr;
+    let rest = "to go on: haplane --env gprd ramp canary 10%,50% --force";
+    assert!(ramp.contains(rest), "{ramp}");
     assert!(consul.get("haplane/state/canary").await.is_none());
     haplane
         .run(&["--env", "gprd", "set", "canary", "drain", "--dry-run"])

@@ -412,3 +412,66 @@ fn an_old_drain_stands_out() {
     assert_eq!(show["keys"][0]["forgotten"], true);
     assert_eq!(show["keys"][1]["forgotten"], false, "it ends by itself");
 }
+
+#[test]
+fn an_end_belongs_to_a_value_and_one_that_is_over_is_told() {
+    let folder = Folder::initialised();
+    let haplane = &folder.haplane;
+    let end = "until=2030-01-01T00:00:00Z";
+    let apart = haplane.run(&["set", "canary", "drain", end]).exits(2);
+    let meant = format!("haplane set canary 'drain {end}'");
+    assert!(apart.stderr.contains(&meant), "{}", apart.stderr);
+    let over = haplane
+        .run(&["set", "canary", "drain until=2020-01-01T00:00:00Z"])
+        .exits(0);
+    assert!(over.stderr.contains("is over already"), "{}", over.stderr);
+    let late = haplane.run(&["set", "canary", "drain", "--for", "99999999d"]);
+    assert!(late.exits(2).stderr.contains("year 9999"));
+
+    haplane.run(&["ready", "canary", "--for", "2h"]).exits(2);
+    haplane
+        .run(&["ready", "canary", "--explicit", "--for", "2h"])
+        .exits(0);
+    let text = folder.text("canary").unwrap();
+    assert!(text.starts_with("ready until="), "{text}");
+    let words = ["canary", "--enable", "--explicit", "--json"];
+    let enabled = haplane.run(&words).exits(0).json();
+    assert_eq!(enabled["changed"][0]["after"], "ready", "{enabled}");
+    haplane
+        .run(&["ramp", "canary", "50%", "--for", "2h"])
+        .exits(0);
+    let text = folder.text("canary").unwrap();
+    assert!(text.starts_with("50% until="), "{text}");
+}
+
+#[test]
+fn rows_that_are_known_and_have_no_key_are_no_slip() {
+    let folder = Folder::initialised();
+    let haplane = &folder.haplane;
+    let file = folder.state.join("../haproxy.cfg");
+    fs::write(
+        &file,
+        "backend web\n server web-us-east1-b 127.0.0.1:1 agent-check agent-port 1 \
+         agent-send \"web/web-us-east1-b\\n\"\n",
+    )
+    .unwrap();
+    let rows = file.to_str().unwrap();
+    for words in [&["show", "web/*"][..], &["show", "-z", "us-east1-b"]] {
+        haplane.run(words).exits(3);
+        let known: Vec<&str> = words
+            .iter()
+            .copied()
+            .chain(["--rows", rows, "--json"])
+            .collect();
+        let shown = haplane.run(&known).exits(0).json();
+        assert_eq!(shown["keys"], json!([]), "{shown}");
+        assert_eq!(shown["absent"], json!([]), "{shown}");
+    }
+    let slip = ["show", "wb/*", "--rows", rows];
+    haplane.run(&slip).exits(3);
+    haplane
+        .run(&["set", "web/web-us-east1-b", "drain", "--force"])
+        .exits(0);
+    let shown = haplane.run(&["show", "web/*", "--json"]).exits(0).json();
+    assert_eq!(shown["keys"][0]["key"], "web/web-us-east1-b", "{shown}");
+}

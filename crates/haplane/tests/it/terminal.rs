@@ -1,6 +1,6 @@
 //! What a terminal gets, a narrow one, one without colours, and what is none.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
@@ -44,7 +44,13 @@ fn terminal(columns: u16) -> (std::fs::File, OwnedFd) {
 
 /// All that a terminal of this width shows of a command.
 fn shown(haplane: &Haplane, columns: u16, words: &[&str]) -> String {
+    answered(haplane, columns, words, "")
+}
+
+/// The same of a command to which this is typed.
+fn answered(haplane: &Haplane, columns: u16, words: &[&str], typed: &str) -> String {
     let (mut near, far) = terminal(columns);
+    near.write_all(typed.as_bytes()).unwrap();
     let mut command = haplane.with("TERM", "xterm").command(words);
     command
         .stdin(far.try_clone().unwrap())
@@ -143,4 +149,28 @@ fn nothing_open_at_all_is_no_error() {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     assert!(command.status().unwrap().success());
+}
+
+#[test]
+fn who_is_asked_sees_first_what_for() {
+    let (haplane, dir) = with_keys();
+    let file = dir.path().join(".environments.toml");
+    let text = format!(
+        "[env.gprd]\nstore = \"dir:{}\"\nconfirm = true\n",
+        dir.path().display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let haplane = haplane
+        .with("HAPLANE_STORE", "")
+        .with("HAPLANE_CONFIG", file.to_str().unwrap())
+        .with("NO_COLOR", "1");
+    let words = ["--env", "gprd", "set", "canary", "maint"];
+    let no = answered(&haplane, 120, &words, "n\n");
+    let (before, after) = no.split_once("[y/N]").expect("a question");
+    assert!(before.contains("canary  drain   maint"), "{no}");
+    assert!(after.contains("nothing was written"), "{no}");
+    let canary = || std::fs::read_to_string(dir.path().join("canary")).unwrap();
+    assert_eq!(canary().trim(), "drain");
+    answered(&haplane, 120, &words, "y\n");
+    assert_eq!(canary().trim(), "maint");
 }

@@ -36,6 +36,25 @@ fn wrong_words_are_one_document_too() {
 }
 
 #[test]
+fn what_needs_no_store_is_one_document_too() {
+    let right = haplane().run(&["agent", "--check-config", "--json"]);
+    assert_eq!(right.exits(0).json()["valid"], true);
+    let printed = haplane().run(&[
+        "agent",
+        "--print-config",
+        "--json",
+        "--listen",
+        "127.0.0.1:7",
+    ]);
+    assert_eq!(printed.exits(0).json()["agent"]["listen"], "127.0.0.1:7");
+    let script = haplane().run(&["completions", "bash", "--json"]).exits(0);
+    let script = script.json()["script"].as_str().unwrap().to_owned();
+    assert!(script.contains("haplane"), "{script}");
+    let plain = haplane().run(&["completions", "bash"]).exits(0).stdout;
+    assert_eq!(plain.trim_end(), script.trim_end());
+}
+
+#[test]
 fn all_errors_of_the_configuration_are_shown_with_their_places() {
     let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     std::fs::write(

@@ -295,7 +295,7 @@ impl Heart<'_> {
             snapshot: &snapshot,
             timeout: self.timeout,
         };
-        let proof = wait(fleet, &goal, &self.session.output);
+        let proof = wait(fleet, &goal, &self.session.output, |_| {});
         let Some(mut waited) = self.stop.run_until_cancelled(proof).await else {
             return Ok(None);
         };

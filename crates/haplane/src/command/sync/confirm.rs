@@ -51,7 +51,7 @@ pub(super) async fn run(
     }
     let question =
         format!("{name}: the list had {had} instances and has {has} ({reason}). Accept it?");
-    if !output.is_agreed(options.yes, &question) {
+    if !options.yes && !output.is_agreed(&question) {
         return Err(Failure::refused(format!(
             "{name}: the list had {had} instances and has {has} ({reason}): not confirmed; --yes confirms in a pipeline"
         )));
