@@ -1,4 +1,4 @@
-//! The one clock of a synchroniser: monotonic for decisions, wall time for people.
+//! The only clock of the synchroniser: monotonic for decisions, wall time for people.
 
 use std::time::Duration;
 

@@ -273,7 +273,8 @@ impl Process {
             steps.push((planned, opening));
         }
         let backend = &pool.settings.policy.backend;
-        // Weights travel beside their steps: a static balance algorithm refuses them, which must keep nobody out.
+        // Weights are sent apart from their steps: a static balance algorithm refuses them, and that must not
+        // keep an instance out.
         let mut groups = Vec::new();
         let mut mains = Vec::new();
         for (planned, opening) in &steps {

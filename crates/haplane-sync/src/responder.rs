@@ -90,7 +90,7 @@ impl Responder {
                 Some(Err(_)) => {}
             }
         }
-        // One that hangs is not asked a thousand times: nothing else would be done meanwhile.
+        // A responder that hangs is not asked a thousand times, which would hold up everything else.
         for words in waiting {
             let leave = self.learn(&words, Said::Silence, now);
             answers.insert(words, leave);

@@ -1,4 +1,4 @@
-//! Files that are replaced in one step: written aside, then renamed, with the mode and the owner they had.
+//! Replacing files in one step: written aside, then renamed, keeping the mode and the owner they had.
 
 use std::fs;
 use std::io::{self, Write};
@@ -48,7 +48,7 @@ pub fn take_away(path: &Path) -> io::Result<Gone> {
     Ok(Gone::Emptied)
 }
 
-/// A file that is written beside another one, and goes away when it does not take its place.
+/// A file that is written beside another one; it is removed unless it takes the other's place.
 struct Aside {
     path: PathBuf,
     placed: bool,
@@ -105,7 +105,7 @@ impl Aside {
 impl Drop for Aside {
     fn drop(&mut self) {
         if !self.placed {
-            // Nothing more can be done about it, and the failure is told already.
+            // Nothing more can be done about it, and the failure has been reported already.
             drop(fs::remove_file(&self.path));
         }
     }

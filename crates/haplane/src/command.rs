@@ -49,7 +49,8 @@ pub fn targets(names: &[String], zones: &[String]) -> Result<Vec<Target>, Failur
     }
 }
 
-/// Refuses keys that nobody knows. Names that are files here come of a glob that the shell took for itself.
+/// Refuses unknown keys. Where they are names of files here, the shell has expanded a glob that was meant
+/// for us.
 pub fn refuse_unknown(known: &Known, keys: &[Key]) -> Result<(), Failure> {
     known.refuse_unknown(keys).map_err(|error| {
         let is_file = |name: &String| Path::new(name).exists();

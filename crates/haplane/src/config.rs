@@ -84,8 +84,8 @@ impl Source {
         Document::parse(&self.name, &self.text, self.overrides.clone())
     }
 
-    /// Every key as it will be used, with where it comes from. Secrets are in files that are named,
-    /// never in here.
+    /// Every key as it will be used, with where it comes from. It holds no secrets, only the names of
+    /// the files that do.
     pub fn effective(&self) -> Vec<Effective> {
         let document = self.document();
         Settings::read(&document, |name| env::var(name).ok());
@@ -110,7 +110,7 @@ impl Source {
     }
 }
 
-/// Every value that is needed and absent was reported; this is only what the types ask for.
+/// Every missing value has been reported by now; this case exists only because the types require it.
 fn unreadable(document: &Document<'_>) -> ConfigError {
     use haplane_daemon::config_file::{Place, Problem};
     document.report(Problem::new(Place::File, "a value could not be read"));
@@ -127,7 +127,7 @@ fn read_file(file: &Path) -> Result<String, Failure> {
             file.display()
         ))
     };
-    // Not by its size: a pipe or a device tells none.
+    // Not by the file's size, which a pipe or a device does not tell.
     let text = read_at_most(file, MAX_FILE + 1)
         .and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other))
         .map_err(|error| wrong(error.to_string()))?;
@@ -145,8 +145,8 @@ fn flag(doc: &KeyDoc, matches: &ArgMatches) -> Option<String> {
     }
 }
 
-/// With `--env NAME` a flag speaks of that environment's store. A variable does not: whoever names an
-/// environment does not mean the store that the shell was set up for.
+/// With `--env NAME` a flag speaks of that environment's store. A variable does not: somebody who
+/// names an environment does not mean the store that the shell was set up for.
 fn with_environment(given: Vec<Override>, environment: Option<&str>) -> Vec<Override> {
     let Some(environment) = environment else {
         return given;
@@ -205,8 +205,8 @@ impl Place {
         })
     }
 
-    /// A store that nobody named is most often not the one that is meant: that comes first, before
-    /// anybody makes a second one.
+    /// A store that nobody named is most often not the one that is meant. This is said first, before
+    /// anybody initialises a second one by mistake.
     #[must_use]
     pub fn blame(&self, failure: Failure) -> Failure {
         if self.store_is_named {

@@ -21,7 +21,8 @@ pub enum Exit {
     Findings = 6,
     /// The answer to a yes/no question is no.
     No = 7,
-    /// Ctrl-C. No status of ours: the process ends by the signal, so that a shell's loop ends as well.
+    /// Ctrl-C. This is no exit status of ours: the process ends by the signal, so that a shell's loop
+    /// ends as well.
     Interrupted = 130,
     /// SIGTERM, likewise.
     Terminated = 143,

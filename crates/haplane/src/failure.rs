@@ -15,12 +15,11 @@ pub struct Failure {
     pub exit: Exit,
     /// What happened, to what, and what to do.
     pub message: String,
-    /// What there is to say for `--json` beside the error: what was written before it failed.
+    /// The document for `--json` beside the error, such as what was written before it failed.
     pub document: Option<Value>,
-    /// The same for people: what can be told although it failed.
+    /// The same for people: what can be reported although it failed.
     pub parts: Vec<Part>,
-    /// The message for a terminal, when that is more than the message: configuration errors with
-    /// their carets.
+    /// The message for a terminal, where it differs: configuration errors with their carets.
     pub styled: Option<String>,
 }
 
@@ -59,7 +58,7 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        // The report of each problem says "error" itself; whoever shows the message says it too.
+        // Each problem's text begins with "error", and so does the line that shows the message.
         let plain = error.to_string();
         let message = plain.strip_prefix("error: ").unwrap_or(&plain);
         Self {

@@ -1,4 +1,4 @@
-//! The fleet: where the agents are, asked all at once, none waited for longer than its deadline.
+//! The fleet: where the agents are, and asking them, all at once and each with a deadline.
 
 pub mod answers;
 pub(crate) mod http;
@@ -157,8 +157,8 @@ impl Fleet {
         self
     }
 
-    /// And one more, where nobody could be found: an agent answers whatever happens to the store
-    /// that leads to it.
+    /// With this agent added when none was found: an agent answers, whatever happens to the store that would lead to
+    /// it.
     #[must_use]
     pub fn or_at(mut self, address: AgentAddress) -> Self {
         if self.agents.is_empty() {
@@ -182,7 +182,7 @@ impl Fleet {
             let gate = Arc::clone(&gate);
             let marker = self.marker.clone();
             asking.spawn(async move {
-                // The gate is never closed; without a permit the agent is asked all the same.
+                // The semaphore is never closed; even without a permit the agent would be asked.
                 let _permit = gate.acquire_owned().await;
                 let node = ask_one(&agent, depth, deadline).await?;
                 match marker.and_then(|ours| node.answer.store.other_than(&ours)) {
@@ -269,7 +269,7 @@ async fn converse(agent: &Agent, depth: Depth) -> Result<Node, String> {
     let asked = Timestamp::now();
     let answer: NodeAnswer = connection.get("/v1/node").await?;
     let answered = Timestamp::now();
-    // Registered with a loopback address, an agent elsewhere leads to whoever listens here.
+    // An agent elsewhere that registered a loopback address leads to whoever listens on this machine.
     if let Some(name) = agent.name.as_ref().filter(|name| **name != answer.node) {
         return Err(format!(
             "{} answers there instead; is {name}'s [http] listen a loopback address?",

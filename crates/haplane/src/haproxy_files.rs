@@ -18,14 +18,14 @@ use crate::failure::Failure;
 /// Where HAProxy's packages put its configuration.
 pub const DEFAULT_CONFIG: &str = "/etc/haproxy/haproxy.cfg";
 
-/// More than any real configuration; the parser says what it makes of the rest.
+/// The most bytes that are read: more than any real configuration, and the parser reports what is cut off.
 const MOST_BYTES: u64 = (64 << 20) + 1;
 
 /// How long a pipe may take to bring its text, and how often to look.
 const PIPE_PATIENCE: Duration = Duration::from_secs(5);
 const PIPE_AGAIN: Duration = Duration::from_millis(10);
 
-/// What is known beside the files: this process's environment, and a version if there is one.
+/// What is known besides the files: this process's environment, and a version if one was given.
 pub fn context(version: Option<HaproxyVersion>) -> Context {
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     let environment =
@@ -106,7 +106,7 @@ pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let until = Instant::now() + PIPE_PATIENCE;
     loop {
         let read = match rest.read_to_end(&mut bytes) {
-            // A pipe that nobody has opened yet for writing is at its end too.
+            // A pipe that nobody has opened for writing yet also reads as ended.
             Ok(_) if bytes.is_empty() && !rest.get_ref().metadata()?.is_file() => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Ok(_) => return Ok(bytes),
@@ -180,7 +180,8 @@ fn in_base(config: &Config, name: &str) -> PathBuf {
     }
 }
 
-/// A file that is not there is nothing; one that cannot be read is an error: we would forecast without it.
+/// A file that is not there counts as none; one that cannot be read is an error, or the forecast would be
+/// made without it.
 fn read_state_file(path: &Path) -> Result<Option<StateFile>, Failure> {
     match read_bounded(path) {
         Ok(bytes) => Ok(Some(StateFile::read(&bytes))),

@@ -14,8 +14,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::report::Report;
 
-/// What is left when the command ends here. As long as there is nothing, Ctrl-C just ends the process,
-/// also where somebody is being asked something.
+/// What is left behind if the command ends here. As long as there is nothing, Ctrl-C just ends the process,
+/// even while somebody is being asked something.
 #[derive(Debug, Default)]
 pub struct Standing {
     left: RefCell<Option<(String, Json)>>,
@@ -23,7 +23,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// From here on this is what is left: in words, and as the document of `--json`.
+    /// From here on this is left behind: in words, and as the document of `--json`.
     pub fn is(&self, left: impl Into<String>, document: Json) {
         self.left.replace(Some((left.into(), document)));
         self.some.notify_one();
@@ -44,15 +44,15 @@ impl Standing {
         }
     }
 
-    /// As long as nothing is left, no handler stands, and a signal ends the process at once.
+    /// As long as nothing is left behind, no handler is installed, and a signal ends the process at once.
     async fn signal(&self) -> io::Result<Exit> {
         self.some.notified().await;
         Ok(Interruptions::new()?.next().await)
     }
 }
 
-/// The signals that end a command. From when it is made on, they do not end the process by themselves: for a
-/// command that has a way to finish first.
+/// The signals that end a command. Once this exists, they no longer end the process by themselves: for
+/// commands that have something to finish first.
 #[derive(Debug)]
 pub struct Interruptions {
     interrupt: Signal,
@@ -84,11 +84,11 @@ pub fn end_by_signal(exit: Exit) {
         Exit::Terminated => SIGTERM,
         _ => return,
     };
-    // Where that is refused, the exit status says it.
+    // Should that fail, the exit status tells.
     let _ = emulate_default_handler(signal);
 }
 
-/// Runs a command to its end, or to the first signal after which something is left.
+/// Runs a command to its end, or to the first signal that comes when something would be left behind.
 pub async fn unless_interrupted(
     standing: &Standing,
     command: impl Future<Output = Result<Report, Failure>>,

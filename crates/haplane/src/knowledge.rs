@@ -60,7 +60,7 @@ impl Knowledge {
         })
     }
 
-    /// Says whom nobody could ask: what follows is said without them.
+    /// Names the agents that could not be asked: what follows is said without them.
     pub fn tell_absent(&self, session: &Session) {
         let absent = &self.census.absent;
         let output = &session.output;
@@ -86,8 +86,8 @@ impl Knowledge {
             .collect()
     }
 
-    /// What becomes of every row that is known. One that no write reaches stays where HAProxy has it, and the
-    /// heartbeat's takes no traffic.
+    /// What becomes of every known row. One that no write reaches stays as HAProxy has it; the heartbeat's
+    /// row takes no traffic and does not count.
     pub fn turns<'k>(
         &'k self,
         before: &'k Outlook<'_>,

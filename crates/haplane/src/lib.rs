@@ -113,7 +113,7 @@ fn carry_out(cli: &Cli, matches: &ArgMatches, identity: Identity) -> Exit {
     }
 }
 
-/// The daemons, and what asks them: they open what they need by themselves.
+/// The daemons and the commands that ask them: they open what they need by themselves.
 fn without_session(
     cli: &Cli,
     settings: &Settings,

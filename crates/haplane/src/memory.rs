@@ -27,8 +27,8 @@ struct Inner {
 }
 
 impl MemoryStore {
-    /// A store that takes `size` keys in one transaction; that of number `conflict_at`, counted from
-    /// 0, finds itself too late.
+    /// A store that takes `size` keys in one transaction; transaction number `conflict_at`, counted
+    /// from 0, fails with a conflict.
     pub(crate) fn new(size: usize, conflict_at: Option<usize>) -> Self {
         Self {
             inner: Mutex::default(),
@@ -38,7 +38,7 @@ impl MemoryStore {
         }
     }
 
-    /// A store that owns up to leaving keys out of its lists.
+    /// A store that says that it leaves keys out of its lists.
     pub(crate) fn that_filters() -> Self {
         Self {
             is_filtered: true,

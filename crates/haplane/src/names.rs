@@ -16,7 +16,7 @@ use crate::fleet::{AgentAddress, Fleet};
 use crate::knowledge::Knowledge;
 use crate::state::{self, Marker};
 
-/// A person waits for the Tab key no longer than this.
+/// How long a person is made to wait for the Tab key.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// Rows and keys.

@@ -74,7 +74,7 @@ impl Output {
         }
         let width = terminal_width(&io::stderr()).unwrap_or(80);
         let shown: String = text.chars().take(width.saturating_sub(1)).collect();
-        // Not a colour, so `NO_COLOR` has no say in it. Nobody is left to be told of an error.
+        // Not a colour, so `NO_COLOR` does not apply. If this fails there is nobody to report it to.
         let _ = write!(io::stderr(), "{START_OF_LINE}{shown}");
         self.unfinished.set(true);
     }
@@ -105,7 +105,7 @@ impl Output {
         }
     }
 
-    /// Clears the terminal, or in a pipe goes on below, for a report that is shown again and again.
+    /// Clears the terminal for a report that is shown again and again; in a pipe the next one follows below.
     pub fn start_over(&self) {
         if io::stdout().is_terminal() && !self.json {
             Self::stdout("\x1b[H\x1b[2J", Exit::Done);

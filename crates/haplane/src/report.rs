@@ -22,8 +22,8 @@ pub const FAINT: Style = Style::new().dimmed();
 /// What the eye looks for.
 pub const STRONG: Style = Style::new().bold();
 
-/// The text without line ends and other control characters: what a store or a peer holds never
-/// steers a terminal.
+/// The text without line ends and other control characters: nothing from a store or a peer may
+/// control the terminal.
 pub fn printable(text: &str) -> String {
     text.replace(is_unprintable, "\u{fffd}")
 }

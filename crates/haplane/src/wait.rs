@@ -14,14 +14,15 @@ use crate::fleet::{AgentAddress, Census, DEADLINE, Depth, Fleet, Missing, Node};
 use crate::output::Output;
 use crate::report::{BAD, Cell, GOOD, Report, Table};
 
-/// Between two rounds, at first and at most: a write takes one check interval, mostly two seconds.
+/// The pause between two rounds, at first and at most: a write takes one check interval to arrive,
+/// mostly two seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// However little time is left, an agent gets this long to answer.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What came of waiting: the JSON of `haplane wait`, and `waited` of a write.
+/// The result of waiting: the JSON of `haplane wait`, and `waited` of a write.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Waited {
     /// Whether it is proven.

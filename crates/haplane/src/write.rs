@@ -86,7 +86,7 @@ pub struct Author {
 
 impl Author {
     fn entry(&self, changes: Vec<Changed>, now: Timestamp) -> LogEntry {
-        // People read it; the id has the millisecond too.
+        // Milliseconds are enough for people, and the id has no more.
         let now = now.round(Unit::Millisecond).unwrap_or(now);
         LogEntry {
             id: LogId::new(now, fastrand::u64(..)),
@@ -117,7 +117,7 @@ pub struct Written {
 pub struct Interrupted {
     /// What was written before.
     pub written: Written,
-    /// The keys that were not, or of which it is not known.
+    /// The keys that were not written, or may not have been.
     pub missing: Vec<Key>,
     /// Why.
     pub error: CommitError,

@@ -53,7 +53,7 @@ pub struct Writer<'s> {
     warned: Cell<bool>,
     /// Whether it was said whose clocks are others.
     warned_of_clocks: Cell<bool>,
-    /// The changes that were told already, before a wait.
+    /// The changes that were reported already, before a wait.
     told: RefCell<Option<Vec<Changed>>>,
 }
 
@@ -75,7 +75,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// This and then another one of the same command, told as one: first before, last after.
+    /// This and a later one of the same command, combined: the first `before`, the last `after`.
     #[must_use]
     pub fn then(mut self, next: Self) -> Self {
         for late in next.written.changed {
@@ -212,7 +212,7 @@ impl<'s> Writer<'s> {
         Ok(())
     }
 
-    /// What is left if the command is interrupted from here on.
+    /// Notes what is left behind if the command is interrupted from here on.
     pub fn stands(&self, outcome: &Outcome, left: &str) {
         let document = self.document(outcome, None);
         self.session.standing.is(left, document);
@@ -307,7 +307,7 @@ impl<'s> Writer<'s> {
         self.report(outcome, waited.as_ref())
     }
 
-    /// The report; one without the proof that was asked for is a failure.
+    /// The report; without the proof that was asked for it is a failure.
     pub fn report(&self, outcome: &Outcome, waited: Option<&Waited>) -> Result<Report, Failure> {
         match waited {
             Some(waited) if !waited.converged => {

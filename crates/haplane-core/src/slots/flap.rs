@@ -15,7 +15,7 @@ pub struct Damping {
     pub times: usize,
     /// …within this time. Zero switches damping off.
     pub window: Duration,
-    /// It is damped until it has been there this long without a break.
+    /// Then it is damped until it has stayed this long without a break.
     pub stay: Duration,
 }
 
@@ -52,7 +52,7 @@ pub struct Flaps {
 }
 
 impl Flaps {
-    /// Takes in the list as it is now. The first list is where everything begins, not a coming.
+    /// Takes in the list as it is now. The first list is the starting point: nobody "comes" with it.
     pub fn note<'a>(
         &mut self,
         list: impl Iterator<Item = &'a InstanceId>,

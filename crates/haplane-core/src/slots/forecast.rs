@@ -30,7 +30,8 @@ impl Trend {
         self.samples.push_back((now, instances));
     }
 
-    /// How long until `slots` are full if it goes on like this: zero when they are, none when it does not grow.
+    /// How long until `slots` are full if the trend goes on: zero when they are already, none when there is no
+    /// growth.
     pub fn time_to_full(&self, slots: usize, now: Moment) -> Option<Duration> {
         let (last, instances) = *self.samples.back()?;
         if instances >= slots {

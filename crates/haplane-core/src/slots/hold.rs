@@ -103,7 +103,7 @@ pub enum ConfirmError {
 pub struct Guard {
     limits: Limits,
     accepted: Option<Vec<Instance>>,
-    /// How many are served although no list was accepted yet: the measure of the first list.
+    /// How many HAProxy served before any list was accepted: the first list is measured by it.
     baseline: usize,
     offered: Option<Offered>,
     failing: Option<(Moment, String)>,
@@ -155,7 +155,7 @@ impl Guard {
             && before
                 .as_ref()
                 .is_some_and(|before| endpoints(&before.list) == endpoints(&list));
-        // Time counts only while the source says the same kind of thing, and can be read.
+        // The hold begins anew when the reason changes, or after a failure.
         let started_over =
             after_failure || before.as_ref().is_none_or(|before| before.reason != reason);
         let most = before.as_ref().map_or(has, |before| before.most.max(has));
@@ -391,7 +391,7 @@ mod tests {
         guard.offer(list(0..0), at(100));
         assert_eq!(reason(&guard), Some((HeldReason::Empty, 10, 0)));
         for n in 1..10 {
-            // The hold begins anew with every one that comes.
+            // The hold begins anew with every instance that comes.
             guard.offer(list(0..n), at(100 + u64::from(n) * 9));
             assert_ne!(reason(&guard), None, "{n}");
         }

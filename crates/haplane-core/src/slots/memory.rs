@@ -86,12 +86,12 @@ pub struct Transition {
     pub stage: Stage,
     /// Who sits there, or sat there.
     pub instance: Option<InstanceId>,
-    /// Why; none when HAProxy was simply seen to have got there.
+    /// Why; none when HAProxy was simply found in this stage.
     pub reason: Option<Reason>,
 }
 
 impl Transition {
-    /// What was done to the slot and why, as one tells it afterwards; none when nothing was.
+    /// What was done to the slot and why, in the past tense; none when nothing was.
     pub fn why(&self) -> Option<String> {
         let done = match self.stage {
             Stage::Filling => "filled",
@@ -173,7 +173,7 @@ impl SlotMemory {
         self.stage = stage;
         self.since = now;
         let instance = self.occupant.as_ref().map(|instance| instance.id.clone());
-        // Pages hold on to the history as it was when they last looked.
+        // Shared with the pages, which keep the history as it was at their last look.
         let history = Arc::make_mut(&mut self.history);
         if history.len() == HISTORY {
             history.remove(0);
@@ -268,8 +268,8 @@ impl Memory {
         self.slots.iter()
     }
 
-    /// Whether the last step on some slot, or to bring some instance in, was not acknowledged. A server that could not
-    /// even be added has no slot that would tell.
+    /// Whether the last step on some slot, or to bring some instance in, was not acknowledged. (A server that could
+    /// not be added has no slot to tell it by.)
     pub fn is_failing(&self) -> bool {
         !self.troubles.is_empty() || self.slots.values().any(|slot| slot.failures > 0)
     }
@@ -313,8 +313,8 @@ impl Memory {
         restarted
     }
 
-    /// Notes who is without a slot, so that whoever waits longest is served first. Who is tried again keeps its place
-    /// and its number of failures until it is in, or no longer wanted.
+    /// Notes who is without a slot, so that whoever waits longest is served first. An instance that is tried again
+    /// keeps its place and its count of failures until it is in, or no longer wanted.
     pub fn note_waiting(&mut self, plan: &Plan, wanted: &Wanted, now: Moment) {
         let before = std::mem::take(&mut self.waiting);
         let wanted: BTreeSet<_> = wanted.serve.iter().map(|instance| &instance.id).collect();

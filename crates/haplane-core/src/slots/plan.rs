@@ -228,7 +228,7 @@ impl<'a> Planner<'a> {
     }
 
     fn restate(&mut self, slot: &ObservedSlot, instance: &Instance, words: Words, reason: Reason) {
-        // What is only made familiar is left exactly as it is; the next look may find more to say.
+        // A slot that only becomes known is left exactly as it is; the next look may find something to change.
         let alone = slot.agent == Agent::Absent && reason != Reason::Unfamiliar;
         let kind = Kind::Restate {
             instance: instance.clone(),
@@ -276,7 +276,8 @@ impl<'a> Planner<'a> {
             .and_then(|endpoint| self.answers.get(&endpoint))
             .is_some_and(|answer| answer.admin == AdminState::Maint);
         let kept_out_on_purpose = instance.is_some() && is_to_be_out && may_be_kept_out(slot);
-        // Down, and by its agent or perhaps so, it serves nobody, and only being filled again puts that right.
+        // Down with its agent check off, it may be held down by that check: it serves nobody, and only being filled
+        // again mends that.
         let may_be_held = slot.agent == Agent::Off && slot.health == Health::Down;
         let serves = slot.in_rotation() && !slot.agent_down && !may_be_held;
         if serves || kept_out_on_purpose {
@@ -447,7 +448,7 @@ fn is_checked(slot: &ObservedSlot) -> bool {
     matches!(slot.health, Health::Up | Health::Down)
 }
 
-/// A slot without agent check is ours alone: whatever differs, a person changed it, or the weight did.
+/// A slot without agent check is ours alone: if it differs, a person changed it, or its instance's weight changed.
 fn drift_without_agent(slot: &ObservedSlot, instance: &Instance) -> Option<Reason> {
     if slot.admin != AdminState::Ready {
         return Some(Reason::ByHand);

@@ -55,7 +55,7 @@ impl Reason {
 }
 
 impl Reason {
-    /// Why a step was taken, told afterwards: the end of "filled because …".
+    /// Why a step was taken, in the past tense: what follows "filled because …".
     pub const fn past(self) -> &'static str {
         match self {
             Self::Joined => "discovery listed it and it had no slot",

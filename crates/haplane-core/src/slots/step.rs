@@ -53,7 +53,7 @@ pub enum Kind {
         instance: Instance,
         /// Its agent check.
         agent: Agent,
-        /// Set where checks must not go where the configuration sends them.
+        /// Where checks must go, if not where the configuration sends them.
         check_port: Option<u16>,
     },
     /// Create a dynamic server, which is born in maintenance and with its agent check off.

@@ -66,7 +66,7 @@ async fn read_text(path: &Path) -> Result<String, Failure> {
 }
 
 fn read_whole(path: &Path) -> Result<String, String> {
-    // To open a pipe waits for a writer, perhaps for ever.
+    // Opening a pipe would wait for a writer, perhaps for ever.
     let kind = fs::metadata(path).map_err(|error| error.to_string())?;
     if !kind.is_file() {
         return Err("it is no regular file".to_owned());
@@ -139,7 +139,7 @@ fn watcher(path: &Path, changed: mpsc::Sender<()>) -> notify::Result<notify::Rec
             !event.kind.is_access() && event.paths.iter().any(is_ours)
         });
         if ours {
-            // One mark is enough: a full channel already holds it.
+            // One mark is enough, and a full channel holds it already.
             let _already_marked = changed.try_send(());
         }
     })?;

@@ -213,7 +213,8 @@ fn source<T>(told: &Told<T>) -> &'static str {
     }
 }
 
-/// A name stands for whatever it resolves to at start; none while it is not looked up.
+/// A host name stands for whatever it resolves to at start, so there is no address before it is
+/// looked up.
 fn address_text(address: &StartAddress) -> Option<String> {
     match address {
         StartAddress::Ip(ip) => Some(ip.to_string()),

@@ -8,8 +8,8 @@ use crate::failure::Failure;
 /// The variable by which a shell's script asks for completions.
 pub const VARIABLE: &str = "HAPLANE_COMPLETE";
 
-/// In a folder of `fpath` the script is run at the first Tab, as the completing function itself: only
-/// to define the function would leave that Tab without an answer.
+/// In a folder of `fpath` the script itself is run as the completing function at the first Tab; if it
+/// only defined the function, that Tab would bring nothing.
 const ZSH_FIRST_TIME: &str = r#"
 if [ "${funcstack[1]-}" = _haplane ]; then
     _clap_dynamic_completer_haplane "$@"

@@ -24,7 +24,7 @@ use crate::state::Origins;
 use crate::write::Wanted;
 use crate::writer::{Outcome, Writer};
 
-/// How long a store that went away is waited for before the second step is given up.
+/// How long to wait for a store that went away before the second step is given up.
 const STORE_PATIENCE: Duration = Duration::from_mins(1);
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -191,8 +191,8 @@ async fn held(writer: &Writer<'_>) -> Result<BTreeMap<Key, Held>, Failure> {
     Ok(held.collect())
 }
 
-/// `maint` for the keys that are still as they were left. A store that is away is waited for; a key
-/// that somebody changed is theirs.
+/// Writes `maint` for the keys that are still as this command left them. A store that is away is
+/// waited for; a key that somebody else changed is left to them.
 async fn to_maint(
     writer: &mut Writer<'_>,
     first: &Outcome,

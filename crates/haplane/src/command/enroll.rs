@@ -209,7 +209,7 @@ fn check_with(program: &Path, config: &Config, edited: &[Vec<u8>]) -> Result<(),
     let said = command
         .output()
         .map_err(|error| Failure::usage(format!("cannot run {program}: {error}")))?;
-    // 2: no error, but no listener either, as in a file that is one of several.
+    // Status 2: no error, but no listener either, as when a file is one of several.
     if matches!(said.status.code(), Some(0 | 2)) {
         return Ok(());
     }

@@ -14,14 +14,14 @@ use crate::report::{FAINT, Report, STRONG, printable};
 use crate::session::Session;
 use crate::times;
 
-/// Keys named of one entry when nobody asked for any by name.
+/// How many keys of one entry are listed, unless keys were asked for by name.
 const KEYS_NAMED: usize = 10;
 
 /// Shows the newest entries.
 pub async fn run(session: &Session, options: &LogOptions) -> Result<Report, Failure> {
     let now = Timestamp::now();
     let asked = Asked::understand(options, now)?;
-    // An empty log and one that may not be read look the same; the marker tells.
+    // An empty log and one that may not be read look the same; reading the marker tells them apart.
     session.read().await?;
     let entries = newest(&session.store, &asked, options.limit).await?;
     let report = Report::new(json!({"entries": entries}));
@@ -81,8 +81,8 @@ impl Asked {
     }
 }
 
-/// The newest entries that are wanted, at most `limit`. Read in ever larger pieces, so that a
-/// question about an hour does not read the whole log.
+/// The newest entries that are wanted, at most `limit`. The log is read in ever larger pieces, so
+/// that asking about an hour does not read all of it.
 async fn newest(store: &impl Store, asked: &Asked, limit: usize) -> Result<Vec<LogEntry>, Failure> {
     let mut read = limit;
     loop {

@@ -100,7 +100,7 @@ fn understand(text: &str) -> Result<Vec<Percent>, Failure> {
     text.split(',').map(weight).collect()
 }
 
-/// Until the next step. Where anybody can prove it, the step has to be proven, and to hold to the end.
+/// Waits until the next step. Where there are agents, this step must be proven, and must still hold at the end.
 async fn hold(writer: &mut Writer<'_>, total: &Outcome, every: Duration) -> Result<(), Failure> {
     let end = Instant::now() + every;
     let can_be_proven = !writer.knowledge.census.nodes.is_empty();
@@ -138,7 +138,7 @@ async fn proven_within(
     Err(failure)
 }
 
-/// Somebody who changed a key meanwhile meant it.
+/// Refuses to go on where somebody changed a key meanwhile: they meant it.
 async fn still_ours(
     writer: &mut Writer<'_>,
     at_first: &Snapshot,

@@ -37,7 +37,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 pub enum Known<'a> {
     /// All of it.
     Whole(&'a Settings),
-    /// Something is wrong, and so much can be read: enough for agent and process, not for the store.
+    /// Something is wrong; what can be read is enough to ask the agent and the process, but not the store.
     Broken(Option<&'a Settings>, Failure),
 }
 
@@ -101,8 +101,8 @@ fn leave_nothing_old(options: &SeedOptions, output: &Output) {
     }
 }
 
-/// Puts the text into the file's place. Where that fails, the old file goes at least, which may make the room that was
-/// missing.
+/// Puts the text into the file's place. Where that fails, at least the old file is removed, which may free the space
+/// that was missing.
 fn put(options: &SeedOptions, text: &str, output: &Output) -> io::Result<()> {
     let Err(error) = atomic_file::put(&options.output, text.as_bytes()) else {
         return Ok(());
@@ -126,7 +126,7 @@ fn put(options: &SeedOptions, text: &str, output: &Output) -> io::Result<()> {
     atomic_file::put(&options.output, text.as_bytes())
 }
 
-/// A configuration that HAProxy refuses will not be loaded: what its rows are is anybody's guess.
+/// A configuration that HAProxy refuses will not be loaded, and nobody can tell what its rows are.
 fn accepted(config: Config) -> Result<Config, Failure> {
     let error = config
         .diagnostics()
@@ -213,8 +213,8 @@ fn advise(config: &Config, options: &SeedOptions, output: &Output) {
     }
 }
 
-/// Whether a name of the configuration, which may be of another folder's root, stands for this file. Both may be
-/// relative, or lead there by links.
+/// Whether a name in the configuration, which may have been written for another root folder, stands for this file. Both
+/// may be relative or lead there by links.
 fn leads_to(named: &str, file: &Path) -> bool {
     let whole = |path: &Path| {
         std::fs::canonicalize(path)

@@ -81,7 +81,7 @@ impl ShownKey {
         }
     }
 
-    /// A key that keeps rows out for long, and nobody said until when.
+    /// A key that has kept rows out for long without saying until when.
     pub fn notice_if_forgotten(&mut self, after: Duration, now: Timestamp) {
         let is_old = self.since.is_some_and(|since| {
             Duration::try_from(now.duration_since(since)).is_ok_and(|age| age > after)
@@ -108,7 +108,8 @@ impl ShownKey {
             Some(_) => NOTABLE,
         };
         match self.desired {
-            // A right value at a path that no key has, or that another path of the key outdoes.
+            // A valid value at a path that is no key's, or that another path of the same key takes
+            // precedence over.
             None if self.value.parse::<Value>().is_ok() => {
                 Cell::styled(format!("{} (not the path of a key)", self.value), style)
             }

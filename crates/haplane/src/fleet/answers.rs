@@ -62,7 +62,7 @@ pub struct StoreAnswer {
 }
 
 impl StoreAnswer {
-    /// Says so if this is another store than the one with this marker.
+    /// Why this is not the store with this marker, if it is not.
     pub fn other_than(&self, marker: &str) -> Option<String> {
         let theirs = self.marker.as_ref().filter(|theirs| *theirs != marker)?;
         let (kind, address, prefix) = (&self.kind, &self.address, &self.prefix);
@@ -160,8 +160,8 @@ impl RowAnswer {
         }
     }
 
-    /// Whether it never asked and is not late either: nobody knows yet whether it asks by this name. A free slot, say,
-    /// just after a start.
+    /// Whether it has never asked but is not late either, so that nobody knows yet whether it asks by this name: a
+    /// free slot just after a start, for example.
     pub fn is_yet_to_ask(&self) -> bool {
         self.answer.is_none() && self.verdict() == Verdict::Pending
     }
@@ -244,8 +244,8 @@ pub fn report(node: &NodeAnswer, rows: &[RowAnswer]) -> NodeReport {
     }
 }
 
-/// The lines that still count. Of a row whose line was changed by a reload the agent remembers the
-/// old line too, for a while: a row is silent only when all of its lines are.
+/// The lines that still count. When a reload changes a row's line, the agent remembers the old line too for a while:
+/// a row is silent only when all of its lines are.
 pub fn current(rows: Vec<RowAnswer>) -> Vec<RowAnswer> {
     let asked = |row: &RowAnswer| row.asked_ms_ago.unwrap_or(u64::MAX);
     let mut last_asked: BTreeMap<String, u64> = BTreeMap::new();

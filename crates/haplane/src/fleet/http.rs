@@ -95,7 +95,7 @@ impl Connection {
         let (sender, driver) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| error.to_string())?;
-        // Its end is seen by whoever uses the sender next.
+        // Its end shows when the sender is used next.
         let driver = tokio::spawn(async move { drop(driver.await) });
         Ok(Self {
             authority: address.authority(),
@@ -159,10 +159,11 @@ impl Connection {
     }
 }
 
-/// Reads a page. What a peer says is shown to people, and it may be anybody who could register: no
-/// text of it reaches a terminal with a character that moves the cursor or forges a line.
+/// Reads a page. What a peer says is shown to people, and the peer may be anybody who could
+/// register: no text of it may bring a character to a terminal that moves the cursor or forges a
+/// line.
 fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
-    // In JSON a control character is an escape, and what else is invisible is not ASCII.
+    // In JSON control characters are escaped, and everything else that is invisible is not ASCII.
     let is_plain = body.iter().all(|&byte| byte.is_ascii() && byte != b'\\');
     if is_plain {
         return serde_json::from_slice(body);

@@ -6,8 +6,8 @@ use anstyle::Style;
 
 use super::printable;
 
-/// Narrower than the first of these no column is made, unless nothing else helps; narrower than the
-/// last, never.
+/// The least width of a column: the first as long as that is enough, the last when nothing else
+/// helps.
 const NARROWEST: [usize; 2] = [10, 4];
 const GAP: usize = 2;
 
@@ -74,7 +74,7 @@ impl Table {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.into_iter().any(|cell| !cell.text.is_empty())
         };
-        // A column in which nobody has anything to say only takes room.
+        // A column without any content only takes space.
         let said: Vec<bool> = (0..heading.len()).map(is_said).collect();
         let shown = |line: &Vec<Cell>| -> Vec<Cell> {
             let cells = line.iter().zip(&said).filter(|(_, said)| **said);

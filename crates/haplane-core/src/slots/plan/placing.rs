@@ -20,7 +20,7 @@ impl<'a> Planner<'a> {
             .iter()
             .filter(|instance| !self.taken.contains(&instance.endpoint))
             .collect();
-        // Whoever waits longest, and of those the first of the list.
+        // Whoever has waited longest; among equals the first of the list.
         waiting.sort_by_key(|instance| self.waiting_since(instance));
         let damped: BTreeSet<_> = wanted.damped.iter().collect();
         let mut room = match &self.policy.mode {
@@ -72,7 +72,7 @@ impl<'a> Planner<'a> {
                 left,
             } => match server_name(prefix, &instance.id) {
                 None => self.plan.refused.push(instance.clone()),
-                // Its old server, at another address or on its way out, has the name for a moment longer.
+                // Its old server, at another address or on its way out, keeps the name for a moment longer.
                 Some(server) if *left == 0 || names.contains(&server) => self.no_room(instance),
                 Some(server) => {
                     *left -= 1;

@@ -24,7 +24,8 @@ enum Sessions {
     Gone,
     /// So many are left, as far as it is known.
     Left(u64),
-    /// At least one row is not observed after it began to drain: the whole grace it is.
+    /// At least one row is not observed since it began to drain: the whole grace has to be waited
+    /// out.
     Unknown,
 }
 

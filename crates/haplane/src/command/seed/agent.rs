@@ -1,4 +1,4 @@
-//! The agent as a source of a seed, and as the one that must not undo it.
+//! The agent: a source for a seed, and afterwards the one that must not undo it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,7 +31,7 @@ impl Asking<'_> {
         let node: AgentNode = self.dial().await?.get("/v1/node").await?;
         let store = node.store.unwrap_or_default();
         self.is_of_our_store(&store)?;
-        // Other refusals leave the last good list in force. What is denied may be missing from that, too.
+        // Under other refusals the agent's last good list is right. What is denied may be missing even from that.
         if let Some(guard) = store.guard
             && guard.reason == Refusal::Denied.as_str()
         {
@@ -180,7 +180,7 @@ struct AgentStore {
 }
 
 impl AgentStore {
-    /// Whether both may be one; what either does not say tells nothing.
+    /// Whether both may be the same store; what either leaves unsaid counts neither way.
     fn may_be(&self, other: &Self) -> bool {
         let agree = |one: &Option<String>, other: &Option<String>| {
             one.is_none() || other.is_none() || one == other
