@@ -111,7 +111,7 @@ impl Command {
     }
 }
 
-/// The whole command with everything that derives cannot say: the configuration's flags and the
+/// The whole command, with what the derives cannot express: the configuration's flags and the
 /// grouped help.
 pub fn command() -> clap::Command {
     let mut command = Cli::command();
@@ -123,7 +123,7 @@ pub fn command() -> clap::Command {
                 .help_heading(COMMON),
         );
     }
-    // The agent is where all of them matter, so there they are shown.
+    // They all matter to the agent, so its help shows them.
     command = command.mut_subcommand("agent", |mut agent| {
         for doc in KEYS.iter().filter(|doc| !is_common(doc)) {
             let flag = key_flag(doc).help(help::of_key_in_brief(doc));
@@ -146,7 +146,7 @@ fn with_times(command: clap::Command) -> clap::Command {
     })
 }
 
-/// The flags that make sense for every command; the others are shown where they do.
+/// The flags that make sense for every command; the others are shown only where they do.
 fn is_common(doc: &KeyDoc) -> bool {
     matches!(doc.flag, "store" | "prefix")
 }

@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::report::Report;
 
-/// The loops and the pages; what must not wait for them has a thread of its own.
+/// For the loops and the pages; what must not wait for them has a thread of its own.
 const WORKERS: usize = 2;
 
 /// Starts the log as the options say.
@@ -35,7 +35,8 @@ pub fn on_a_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = runtime
         .map_err(|error| Failure::new(Exit::Unexpected, format!("cannot start: {error}")))?;
     let ended = runtime.block_on(work);
-    // All parts have ended but those that the kernel holds in a file: nobody waits for them.
+    // All parts have ended except those that the kernel keeps waiting for a file; we do not wait
+    // for them.
     runtime.shutdown_background();
     Ok(ended)
 }
@@ -55,8 +56,8 @@ pub fn right_report() -> Report {
 
 /// The configuration as a TOML file that can be used, each line with where its value comes from.
 fn printed(effective: &[Effective]) -> String {
-    // A key behind a heading belongs to that table: the top of the file comes first, and each table
-    // is written once, in the order in which they were read.
+    // A key after a heading belongs to that table, so the keys without a table come first, and each
+    // table is written once, in the order in which they were read.
     let mut tables: Vec<(&str, String)> = vec![("", String::new())];
     for one in effective {
         let (table, key) = one.key.rsplit_once('.').unwrap_or(("", &one.key));

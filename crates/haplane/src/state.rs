@@ -59,7 +59,7 @@ pub async fn read(
     if snapshot.marker.is_some() || marker == Marker::Optional {
         return Ok(snapshot);
     }
-    // Asked for by its own name, the store tells "not there" from "not yours to read".
+    // Asked for a key by its own name, the store distinguishes "not there" from "not yours to read".
     match store.read_path(marker::PATH).await? {
         None => Err(no_marker(place)),
         Some(_) => Err(Failure::new(
@@ -106,7 +106,7 @@ pub async fn sure_of_absence<'k>(
     })
 }
 
-/// Most often a slip of the finger, and then what is typed next would be a second truth.
+/// Mostly a typing mistake in the prefix, and what is written next would be a second truth.
 fn no_marker(store: &StoreSettings) -> Failure {
     let place = place_of(store);
     Failure::refused(match store.location {
@@ -140,7 +140,7 @@ pub fn place_of(store: &StoreSettings) -> String {
 pub struct Origins(BTreeMap<LogId, LogEntry>);
 
 impl Origins {
-    /// Looks the entries up; one that is gone is a key without origin.
+    /// Looks the entries up; where one is gone, the key has no known origin.
     pub async fn of(
         store: &impl Store,
         ids: impl IntoIterator<Item = LogId>,

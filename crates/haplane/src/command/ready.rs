@@ -37,7 +37,8 @@ pub fn word(explicit: bool, lasting: &LastingOption) -> Result<Option<Value>, Fa
     Ok(explicit.then_some(Value { desired, until }))
 }
 
-/// What a key says of a row that is back for good: nothing, unless without a key rows stay as they are.
+/// The value of a row's key when the row is back for good: none, unless `absent = "keep"` leaves rows
+/// without a key as they are.
 pub fn back(session: &Session) -> Option<Value> {
     (session.settings.agent.absent == Absent::Keep).then_some(Value::lasting(Desired::READY))
 }
