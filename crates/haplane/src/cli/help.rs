@@ -72,8 +72,7 @@ pub(super) fn of_key(doc: &KeyDoc) -> String {
 }
 
 /// Over flags whose variables go without saying.
-pub(super) const IN_BRIEF: &str =
-    "Configuration, as in the file or a variable: --http-listen is HAPLANE_HTTP_LISTEN";
+pub(super) const IN_BRIEF: &str = "Configuration, by flag, file or variable (HAPLANE_HTTP_LISTEN)";
 
 /// The same under [`IN_BRIEF`]: a variable is named when it cannot be told from the flag.
 pub(super) fn of_key_in_brief(doc: &KeyDoc) -> String {

@@ -1,6 +1,6 @@
 //! The documents against the program: links, metrics, alerts, the dashboard, every command typed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -231,6 +231,40 @@ fn served(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// The labels of each metric that docs/metrics.md lists.
+fn documented_labels() -> BTreeMap<String, BTreeSet<String>> {
+    let quoted = |cell: &str| -> Vec<String> {
+        let words = cell.split('`').skip(1).step_by(2);
+        words.map(str::to_owned).collect()
+    };
+    let page = text("docs/metrics.md");
+    let lines = page.lines().filter(|line| line.starts_with("| `haplane_"));
+    lines
+        .map(|line| {
+            let cells: Vec<&str> = line.split('|').collect();
+            let labels = quoted(cells[3]).into_iter().collect();
+            (quoted(cells[1]).remove(0), labels)
+        })
+        .collect()
+}
+
+/// Asserts that a sample has the labels that its metric is documented with.
+fn assert_labels(sample: &str, documented: &BTreeMap<String, BTreeSet<String>>) {
+    let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
+    let name = name.split(' ').next().unwrap();
+    let parts = ["_bucket", "_count", "_sum"];
+    let whole = parts.iter().find_map(|part| name.strip_suffix(part));
+    let name = whole.filter(|name| documented.contains_key(*name));
+    let name = name.unwrap_or_else(|| sample.split(['{', ' ']).next().unwrap());
+    let labels = labels.split_once('}').map_or("", |(labels, _)| labels);
+    let labels: BTreeSet<String> = labels
+        .split(',')
+        .filter_map(|label| Some(label.split_once('=')?.0.to_owned()))
+        .filter(|label| label != "le")
+        .collect();
+    assert_eq!(Some(&labels), documented.get(name), "{sample}");
+}
+
 /// Not there before something has happened, as their lines in the page say.
 const LATER: [&str; 2] = [
     "haplane_sync_source_failures",
@@ -281,6 +315,7 @@ async fn the_page_of_metrics_and_the_programs_agree() {
 
     let targets =
         [&agent.http, &sync_port, &heartbeat_port].map(|port| Target::Tcp(port.address()));
+    let labels = documented_labels();
     let mut expected = documented();
     for later in LATER {
         assert!(expected.remove(later), "{later} is documented");
@@ -294,7 +329,11 @@ async fn the_page_of_metrics_and_the_programs_agree() {
         let mut found = BTreeSet::new();
         for target in &targets {
             let page = as_prometheus.send(target).await;
-            found.extend(served(&page.map_err(|error| error.to_string())?.text()));
+            let page = page.map_err(|error| error.to_string())?.text();
+            for sample in page.lines().filter(|line| line.starts_with("haplane_")) {
+                assert_labels(sample, &labels);
+            }
+            found.extend(served(&page));
         }
         let found: BTreeSet<_> = found
             .into_iter()
