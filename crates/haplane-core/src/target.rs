@@ -56,6 +56,9 @@ pub struct Known {
 /// The backend of the heartbeat's own row. It is out of rotation half of the time, so no glob or zone includes it.
 pub const HEARTBEAT: &str = "haplane-heartbeat";
 
+/// At most this many names of which half was typed.
+const HALF_NAMED: usize = 3;
+
 /// What a glob or a zone is looked up among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Among {
@@ -207,10 +210,27 @@ impl Known {
     fn near(&self, typed: &str) -> Vec<String> {
         let asked = self.rows.values().flatten();
         let names: BTreeSet<&str> = asked.chain(&self.stored).map(Key::as_str).collect();
-        nearest_or_alike(typed, names)
+        let near = nearest_or_alike(typed, names.iter().copied());
+        if !near.is_empty() {
+            return near.into_iter().map(str::to_owned).collect();
+        }
+        // Half a name: `us-east1-b` for the group `zone/us-east1-b`, or for what -z takes.
+        let ends_so = |name: &&str| {
+            let end = name.rsplit_once('/');
+            end.is_some_and(|(_, end)| end == typed)
+        };
+        let mut near: Vec<String> = names
             .into_iter()
+            .filter(ends_so)
+            .take(HALF_NAMED)
             .map(str::to_owned)
-            .collect()
+            .collect();
+        // One letter is a part of many names, and a zone of none.
+        let is_zone = typed.len() > 2;
+        if is_zone && self.rows.keys().any(|row| is_in_zone(row.as_str(), typed)) {
+            near.push(format!("-z {typed}"));
+        }
+        near
     }
 }
 
@@ -338,6 +358,12 @@ mod tests {
         assert!(near("canary_web/gke").contains("did you mean canary_web/gke-cny-web?"));
         assert!(near("web").contains("web is a backend, not a key; its rows are 'web/*'"));
         assert!(near("drain").contains("drain is a value, not a key"));
+        assert!(near("b").ends_with("does not have it"), "no part of a name");
+        let half = near("us-east1-b");
+        assert!(
+            half.ends_with("did you mean api/us-east1-b or -z us-east1-b?"),
+            "{half}"
+        );
         let star = expand(&["*"]).unwrap_err().to_string();
         assert!(
             star.ends_with("* stays within backend or server: '*/*'"),

@@ -57,16 +57,18 @@ pub async fn ready(
     writer.finish(&outcome).await
 }
 
+/// Whether a key that says this keeps rows draining by now.
+fn is_draining(text: &str) -> bool {
+    let value: Result<Value, _> = text.parse();
+    value.is_ok_and(|value| value.desired == Desired::DRAIN && value.holds_at(Timestamp::now()))
+}
+
 fn advise(session: &Session, outcome: &Outcome, word: Option<Value>) {
     let from_drain: Vec<&str> = outcome
         .written
         .changed
         .iter()
-        .filter(|one| {
-            one.before
-                .as_deref()
-                .is_some_and(|text| text.starts_with("drain"))
-        })
+        .filter(|one| one.before.as_deref().is_some_and(is_draining))
         .map(|one| one.key.as_str())
         .collect();
     if !from_drain.is_empty() {

@@ -24,7 +24,19 @@ pub fn rows_of_files(paths: &[PathBuf]) -> Result<ConfiguredRows, Failure> {
     if paths.is_empty() {
         return Ok(ConfiguredRows::default());
     }
-    Ok(rows_of(&haproxy_files::read_config(paths, None)?))
+    let found = rows_of(&haproxy_files::read_config(paths, None)?);
+    if found.rows.is_empty() && found.out_of_reach.is_empty() {
+        // Taken for a configuration without rows, it would let every slip of a key through.
+        let names: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let names = names.join(", ");
+        return Err(Failure::usage(format!(
+            "--rows: no backend of {names} has a server: is it the haproxy.cfg that you mean?"
+        )));
+    }
+    Ok(found)
 }
 
 fn rows_of(config: &Config) -> ConfiguredRows {

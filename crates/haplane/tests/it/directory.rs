@@ -425,6 +425,8 @@ fn an_end_belongs_to_a_value_and_one_that_is_over_is_told() {
         .run(&["set", "canary", "drain until=2020-01-01T00:00:00Z"])
         .exits(0);
     assert!(over.stderr.contains("is over already"), "{}", over.stderr);
+    let back = haplane.run(&["ready", "canary"]).exits(0).stderr;
+    assert!(!back.contains("slowstart"), "it was back already: {back}");
     let late = haplane.run(&["set", "canary", "drain", "--for", "99999999d"]);
     assert!(late.exits(2).stderr.contains("year 9999"));
 
@@ -467,6 +469,10 @@ fn rows_that_are_known_and_have_no_key_are_no_slip() {
         assert_eq!(shown["keys"], json!([]), "{shown}");
         assert_eq!(shown["absent"], json!([]), "{shown}");
     }
+    let other = folder.state.join(".haplane");
+    let other = ["status", "--rows", other.to_str().unwrap()];
+    let other = haplane.run(&other).exits(2).stderr;
+    assert!(other.contains("has a server"), "{other}");
     let slip = ["show", "wb/*", "--rows", rows];
     haplane.run(&slip).exits(3);
     haplane
