@@ -99,7 +99,7 @@ pub struct Tally {
 
 impl Tally {
     /// Whether all do.
-    pub fn is_complete(self) -> bool {
+    pub(crate) fn is_complete(self) -> bool {
         self.total == self.converged
     }
 }

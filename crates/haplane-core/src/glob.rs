@@ -29,7 +29,7 @@ pub struct EmptyGlob;
 
 impl Glob {
     /// Whether a text is a glob and not a name.
-    pub fn is_glob(text: &str) -> bool {
+    pub(crate) fn is_glob(text: &str) -> bool {
         text.contains(['*', '?'])
     }
 

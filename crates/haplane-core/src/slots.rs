@@ -37,4 +37,4 @@ pub use place::{Rejected, Shared, without_duplicates};
 pub use plan::{Homeless, Plan, Planned, doubtful, plan};
 pub use reason::Reason;
 pub use step::{Kind, Step};
-pub use words::{FREE, Words};
+pub use words::Words;

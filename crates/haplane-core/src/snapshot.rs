@@ -205,7 +205,7 @@ impl Snapshot {
     }
 
     /// Whether two snapshots differ in nothing but their index: not even in who wrote what when.
-    pub fn holds_the_same_as(&self, other: &Self) -> bool {
+    pub(crate) fn holds_the_same_as(&self, other: &Self) -> bool {
         self.marker == other.marker
             && self.marker_version == other.marker_version
             && self.keys == other.keys
@@ -213,7 +213,7 @@ impl Snapshot {
     }
 
     /// Whether two snapshots have the same marker and the same names, whatever their values.
-    pub fn has_the_names_of(&self, other: &Self) -> bool {
+    pub(crate) fn has_the_names_of(&self, other: &Self) -> bool {
         self.marker == other.marker
             && self.marker_version == other.marker_version
             && self.keys.keys().eq(other.keys.keys())
@@ -221,7 +221,7 @@ impl Snapshot {
     }
 
     /// A path that `other` lacks or has in another version, with its version in this snapshot.
-    pub fn difference_from(&self, other: &Self) -> Option<(String, u64)> {
+    pub(crate) fn difference_from(&self, other: &Self) -> Option<(String, u64)> {
         let mut keys = self.keys.iter();
         let key = keys.find(|(key, stored)| other.keys.get(*key) != Some(*stored));
         let key = key.map(|(key, stored)| (self.path_of(key), stored.version));
@@ -240,7 +240,7 @@ impl Snapshot {
     }
 
     /// The valid keys of this snapshot that `newer` does not have at all, valid or invalid.
-    pub fn vanished_in<'a>(&'a self, newer: &'a Self) -> impl Iterator<Item = &'a Key> {
+    pub(crate) fn vanished_in<'a>(&'a self, newer: &'a Self) -> impl Iterator<Item = &'a Key> {
         self.keys.keys().filter(|key| {
             !newer.keys.contains_key(*key) && !newer.invalid.contains_key(key.as_str())
         })

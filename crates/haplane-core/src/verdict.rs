@@ -10,7 +10,7 @@ mod sight;
 use std::str::FromStr;
 
 pub use cause::Cause;
-pub use judge::{Judgement, SEEN_WITHIN, SILENT_AFTER, judge, judge_unasked, judge_unseen};
+pub use judge::{Judgement, SILENT_AFTER, judge, judge_unasked, judge_unseen};
 pub use sight::{Difference, Past, Said, Seen, Sight, Stat};
 
 /// Whether one HAProxy does for one row what its agent told it.

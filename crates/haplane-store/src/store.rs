@@ -194,7 +194,7 @@ pub struct Transaction {
 impl Transaction {
     /// Whether it is the one that makes the marker. No other does, or a mistyped prefix would become a
     /// second truth.
-    pub fn is_init(&self) -> bool {
+    pub(crate) fn is_init(&self) -> bool {
         self.changes.is_empty() && self.log.is_none()
     }
 }

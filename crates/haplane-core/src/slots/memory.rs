@@ -275,7 +275,7 @@ impl Memory {
     }
 
     /// Since when an instance has been without a slot.
-    pub fn waiting_since(&self, id: &InstanceId) -> Option<Moment> {
+    pub(crate) fn waiting_since(&self, id: &InstanceId) -> Option<Moment> {
         self.waiting.get(id).copied()
     }
 

@@ -228,12 +228,12 @@ pub struct ObservedSlot {
 
 impl ObservedSlot {
     /// In maintenance, without sessions, and nothing under way.
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.admin == AdminState::Maint && self.sessions == 0 && !self.has_under_way()
     }
 
     /// Something is under way whose outcome counts although it began before: an ask, or a check of whatever address.
-    pub fn has_under_way(&self) -> bool {
+    pub(crate) fn has_under_way(&self) -> bool {
         self.asking || self.checking
     }
 

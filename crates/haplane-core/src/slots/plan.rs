@@ -64,7 +64,7 @@ impl Plan {
     }
 
     /// Everybody who has no slot, for whatever reason.
-    pub fn without_a_slot(&self) -> impl Iterator<Item = &InstanceId> {
+    pub(crate) fn without_a_slot(&self) -> impl Iterator<Item = &InstanceId> {
         let homeless = self.homeless.iter().map(|homeless| &homeless.instance);
         homeless
             .chain(&self.damped)

@@ -9,7 +9,7 @@ use super::model::{Instance, Policy};
 use crate::key::{Key, KeyError};
 
 /// What a slot sends while it holds no instance; answered `maint` without a look at the store.
-pub const FREE: &str = "@free";
+pub(crate) const FREE: &str = "@free";
 
 /// More keys than this the responder refuses in one line.
 const MAX_KEYS: usize = 16;

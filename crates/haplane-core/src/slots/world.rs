@@ -27,7 +27,7 @@ pub struct World {
 
 impl World {
     /// The world as it was observed; what its agent checks send is not known.
-    pub fn from_observed(observed: &Observed) -> Self {
+    pub(crate) fn from_observed(observed: &Observed) -> Self {
         Self {
             process: observed.process,
             slots: observed.slots.clone(),

@@ -12,7 +12,7 @@ use super::sight::{Difference, Said, Seen, Sight, Stat};
 /// A row that has not asked for this many of its own intervals is silent.
 pub const SILENT_AFTER: u32 = 3;
 /// What was answered has to be seen within this many of the row's own intervals.
-pub const SEEN_WITHIN: u32 = 2;
+pub(crate) const SEEN_WITHIN: u32 = 2;
 /// How long a row may take to its first ask: HAProxy spreads them over its longest interval, 10 s
 /// in the worst case that was measured (facts 4.1).
 const FIRST_ASK_WITHIN: Duration = Duration::from_secs(10);

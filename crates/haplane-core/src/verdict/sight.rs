@@ -70,7 +70,7 @@ impl Seen {
     /// The admin state that was set on the row itself, by an agent, by hand or by the configuration:
     /// what an answer decides. What a row inherits from the one it tracks no answer can change
     /// (facts 2.2 h).
-    pub fn forced_state(&self) -> AdminState {
+    pub(crate) fn forced_state(&self) -> AdminState {
         if self.admin.contains(AdminBits::FMAINT) {
             AdminState::Maint
         } else if self.admin.contains(AdminBits::FDRAIN) {
@@ -102,7 +102,7 @@ impl Seen {
     }
 
     /// The weight that HAProxy makes of a percentage: truncated, and 256 at most (facts 2.2 g).
-    pub fn weight_at(&self, percent: Percent) -> u16 {
+    pub(crate) fn weight_at(&self, percent: Percent) -> u16 {
         let product = u32::from(self.configured_weight) * u32::from(percent.get()) / 100;
         u16::try_from(product.min(256)).unwrap_or(256)
     }

@@ -103,7 +103,7 @@ impl<'d> Section<'d> {
     }
 
     /// Notes a problem with something that is not a key at all.
-    pub fn report_outside(&self, origin: &str, message: impl Into<String>) {
+    pub(crate) fn report_outside(&self, origin: &str, message: impl Into<String>) {
         self.document
             .report(Problem::new(Place::Outside(origin.to_owned()), message));
     }

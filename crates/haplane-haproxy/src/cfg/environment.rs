@@ -33,7 +33,7 @@ impl Environment {
     }
 
     /// `presetenv`: only when it is not set yet.
-    pub fn preset(&mut self, name: &str, value: &str) {
+    pub(crate) fn preset(&mut self, name: &str, value: &str) {
         self.variables
             .entry(name.to_owned())
             .or_insert_with(|| value.to_owned());
@@ -45,7 +45,7 @@ impl Environment {
     }
 
     /// `resetenv`: forgets all but the named ones.
-    pub fn keep_only(&mut self, names: &[&str]) {
+    pub(crate) fn keep_only(&mut self, names: &[&str]) {
         self.variables
             .retain(|name, _| names.contains(&name.as_str()));
     }

@@ -11,7 +11,7 @@ macro_rules! sections {
 
         impl SectionKind {
             /// The kind that a keyword at the start of a line begins.
-            pub fn from_keyword(keyword: &str) -> Option<Self> {
+            pub(crate) fn from_keyword(keyword: &str) -> Option<Self> {
                 match keyword {
                     $($keyword => Some(Self::$variant),)*
                     _ => None,

@@ -113,7 +113,7 @@ impl WirePair {
 impl Client {
     /// Reads one key, consistent. Here, unlike in a list, a missing permission is told from an
     /// absent key (facts 8.2).
-    pub async fn kv_get(&self, key: &str) -> Result<Option<KvPair>, StoreError> {
+    pub(crate) async fn kv_get(&self, key: &str) -> Result<Option<KvPair>, StoreError> {
         let permission = format!("key {key:?} {{ policy = \"read\" }}");
         self.kv_get_with(key, &permission).await
     }

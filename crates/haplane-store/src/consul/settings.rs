@@ -152,7 +152,7 @@ impl Prefix {
     }
 
     /// The path of a KV key below it; `None` for the prefix itself and for its neighbours.
-    pub fn strip<'a>(&self, key: &'a str) -> Option<&'a str> {
+    pub(crate) fn strip<'a>(&self, key: &'a str) -> Option<&'a str> {
         key.strip_prefix(&self.0).filter(|path| !path.is_empty())
     }
 
