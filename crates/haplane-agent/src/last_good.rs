@@ -123,8 +123,7 @@ struct KeptKey {
 }
 
 /// Writes a snapshot aside and puts it in place at once. `store` names the store, its prefix and the
-/// node. Call
-/// [`take_away`] first when what stands there is no longer true.
+/// node. Call [`take_away`] first when what stands there is no longer true.
 pub fn keep(path: &Path, store: &str, snapshot: &Snapshot, now: Timestamp) -> io::Result<()> {
     let keys = snapshot.keys().map(|(key, stored)| KeptKey {
         path: snapshot.path_of(key),
@@ -186,6 +185,36 @@ pub fn read(
     max_age: Duration,
     now: Timestamp,
 ) -> Result<Option<LastGood>, LastGoodError> {
+    let Some(text) = read_text(path)? else {
+        return Ok(None);
+    };
+    let path = path.display().to_string();
+    let kept_at = text.kept_at;
+    if text.store != store {
+        return Err(LastGoodError::OtherStore {
+            path,
+            kept: text.store,
+            wanted: store.to_owned(),
+        });
+    }
+    let age = now.duration_since(kept_at);
+    if age.is_negative() && age.unsigned_abs() > SKEW {
+        return Err(LastGoodError::Future { path, kept_at });
+    }
+    if age > SignedDuration::try_from(max_age).unwrap_or(SignedDuration::MAX) {
+        return Err(LastGoodError::TooOld {
+            path,
+            kept_at,
+            max_age,
+        });
+    }
+    Ok(Some(LastGood {
+        snapshot: Arc::new(text.into_snapshot()),
+        kept_at,
+    }))
+}
+
+fn read_text(path: &Path) -> Result<Option<Text>, LastGoodError> {
     let name = || path.display().to_string();
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -206,49 +235,30 @@ pub fn read(
     if bytes.is_empty() {
         return Err(LastGoodError::Emptied { path: name() });
     }
-    let text: Text = serde_json::from_slice(&bytes).map_err(|source| LastGoodError::Text {
+    let text = serde_json::from_slice(&bytes);
+    text.map(Some).map_err(|source| LastGoodError::Text {
         path: name(),
         source,
-    })?;
-    if text.store != store {
-        let (kept, wanted) = (text.store, store.to_owned());
-        return Err(LastGoodError::OtherStore {
-            path: name(),
-            kept,
-            wanted,
+    })
+}
+
+impl Text {
+    fn into_snapshot(self) -> Snapshot {
+        let version = self.marker_version;
+        let marker = self.marker.map(|id| Pair {
+            path: marker::PATH.to_owned(),
+            value: id.into_bytes(),
+            version,
+            log_id: None,
         });
-    }
-    let age = now.duration_since(text.kept_at);
-    if age.is_negative() && age.unsigned_abs() > SKEW {
-        return Err(LastGoodError::Future {
-            path: name(),
-            kept_at: text.kept_at,
+        let keys = self.keys.into_iter().map(|key| Pair {
+            path: key.path,
+            value: key.value.into_bytes(),
+            version: key.version,
+            log_id: key.log,
         });
+        Snapshot::new(self.index, marker.into_iter().chain(keys))
     }
-    if age > SignedDuration::try_from(max_age).unwrap_or(SignedDuration::MAX) {
-        return Err(LastGoodError::TooOld {
-            path: name(),
-            kept_at: text.kept_at,
-            max_age,
-        });
-    }
-    let marker = text.marker.map(|id| Pair {
-        path: marker::PATH.to_owned(),
-        value: id.into_bytes(),
-        version: text.marker_version,
-        log_id: None,
-    });
-    let keys = text.keys.into_iter().map(|key| Pair {
-        path: key.path,
-        value: key.value.into_bytes(),
-        version: key.version,
-        log_id: key.log,
-    });
-    let snapshot = Snapshot::new(text.index, marker.into_iter().chain(keys));
-    Ok(Some(LastGood {
-        snapshot: Arc::new(snapshot),
-        kept_at: text.kept_at,
-    }))
 }
 
 #[cfg(test)]

@@ -46,101 +46,80 @@ pub(super) fn check(looked: &Looked<'_>, findings: &mut Findings) {
 }
 
 fn compare(row: Row<'_>, key: &RowKey, shown: &ServerRow, findings: &mut Findings) {
-    let settings = &row.server.settings;
-    let mut differences = Vec::new();
-    let mut differs = |what: &str, running: String, configured: String| {
-        differences.push(format!("{what} {running} (configured: {configured})"));
+    let mut add = |rule, message: String, fix: &str| {
+        let place = Place::Config(row.server.span);
+        findings.add(rule, place, Some(key.clone()), message, fix);
     };
-    // A slot has its address from whoever filled it: that is what a template is for.
-    if row.server.template.is_none() {
-        if let (Address::Ip(configured), Some(address)) = (&row.server.address, shown.address)
-            && *configured != address
-        {
-            differs("address", address.to_string(), configured.to_string());
-        }
-        if shown.port != row.server.port.shown() {
-            differs("port", shown.port.to_string(), row.server.port.to_string());
-        }
-    }
-    if shown.iweight != settings.weight.value {
-        differs(
-            "configured weight",
-            shown.iweight.to_string(),
-            settings.weight.value.to_string(),
-        );
-    }
-    let check_port = settings.check.port.as_ref().map(|port| port.value);
-    if settings.check.enabled.value && shown.check_port.is_some() && shown.check_port != check_port
-    {
-        differs("check port", show(shown.check_port), show(check_port));
-    }
-    let agent_port = settings.agent.port.as_ref().map(|port| port.value);
-    if settings.agent.enabled.value && shown.agent_port.is_some() && shown.agent_port != agent_port
-    {
-        differs("agent port", show(shown.agent_port), show(agent_port));
-    }
-    if let (
-        Some(Sourced {
-            value: Address::Ip(configured),
-            ..
-        }),
-        Some(address),
-    ) = (&settings.agent.address, shown.agent_address)
-        && settings.agent.enabled.value
-        && *configured != address
-    {
-        differs("agent address", address.to_string(), configured.to_string());
-    }
-    if shown.agent.is_configured() != settings.agent.enabled.value {
-        differs(
-            "agent-check",
-            yes_no(shown.agent.is_configured()),
-            yes_no(settings.agent.enabled.value),
-        );
-    }
-    let disabled = shown.admin.contains(AdminBits::CMAINT);
-    if disabled != settings.disabled.value {
-        differs(
-            "disabled",
-            yes_no(disabled),
-            yes_no(settings.disabled.value),
-        );
-    }
+    let differences = differences(row, shown);
     if !differences.is_empty() {
         let message = format!("{key} runs with {}", differences.join(", "));
         let fix = "put into the configuration what shall stay, or reload to forget it";
-        findings.add(
-            Rule::RunningDiffers,
-            Place::Config(row.server.span),
-            Some(key.clone()),
-            message,
-            fix,
-        );
+        add(Rule::RunningDiffers, message, fix);
     }
     if shown.check_status == 0 && shown.check.is_enabled() {
         let message = format!(
             "the health check of {key} has no result in the running process: a state file gave it the status 0"
         );
         let fix = "write a new state file with `haplane seed`, or load none, and reload";
-        findings.add(
-            Rule::StateFileCheckStuck,
-            Place::Config(row.server.span),
-            Some(key.clone()),
-            message,
-            fix,
-        );
+        add(Rule::StateFileCheckStuck, message, fix);
     }
     if shown.agent.is_switched_off() {
         let message = format!("the agent check of {key} is switched off in the running process");
         let fix = format!("`enable agent {key}` on the admin socket");
-        findings.add(
-            Rule::AgentDisabled,
-            Place::Config(row.server.span),
-            Some(key.clone()),
-            message,
-            fix,
+        add(Rule::AgentDisabled, message, &fix);
+    }
+}
+
+/// In what the running server differs from its line, each with both values.
+fn differences(row: Row<'_>, shown: &ServerRow) -> Vec<String> {
+    let settings = &row.server.settings;
+    let (agent, check) = (&settings.agent, &settings.check);
+    let mut differences = Vec::new();
+    let mut compare = |what: &str, running: String, configured: String| {
+        if running != configured {
+            differences.push(format!("{what} {running} (configured: {configured})"));
+        }
+    };
+    // A slot has its address from whoever filled it: that is what a template is for.
+    if row.server.template.is_none() {
+        if let (Address::Ip(configured), Some(address)) = (&row.server.address, shown.address) {
+            compare("address", address.to_string(), configured.to_string());
+        }
+        if shown.port != row.server.port.shown() {
+            compare("port", shown.port.to_string(), row.server.port.to_string());
+        }
+    }
+    let weight = settings.weight.value.to_string();
+    compare("configured weight", shown.iweight.to_string(), weight);
+    if check.enabled.value && shown.check_port.is_some() {
+        compare(
+            "check port",
+            show(shown.check_port),
+            port(check.port.as_ref()),
         );
     }
+    if agent.enabled.value && shown.agent_port.is_some() {
+        compare(
+            "agent port",
+            show(shown.agent_port),
+            port(agent.port.as_ref()),
+        );
+    }
+    if let (Some(configured), Some(address)) = (&agent.address, shown.agent_address)
+        && let Address::Ip(configured) = configured.value
+        && agent.enabled.value
+    {
+        compare("agent address", address.to_string(), configured.to_string());
+    }
+    let is_asked = yes_no(shown.agent.is_configured());
+    compare("agent-check", is_asked, yes_no(agent.enabled.value));
+    let is_disabled = yes_no(shown.admin.contains(AdminBits::CMAINT));
+    compare("disabled", is_disabled, yes_no(settings.disabled.value));
+    differences
+}
+
+fn port(configured: Option<&Sourced<u16>>) -> String {
+    show(configured.map(|port| port.value))
 }
 
 fn show(port: Option<u16>) -> String {
