@@ -161,53 +161,28 @@ impl Missing<'_> {
     /// Changed values in their own places first, then new parameters after the last word.
     fn edits(&self) -> Vec<Edit> {
         let agent = &self.row.server.settings.agent;
+        let wanted = self.wanted;
         let mut edits = Vec::new();
         let mut added = Vec::new();
-        let mut set = |is_right: bool, own: Option<Span>, keyword: &str, value: String| {
-            if is_right {
-                return;
-            }
-            match own {
-                Some(span) => edits.push(Edit { span, text: value }),
-                None => added.push(format!("{keyword} {value}")),
-            }
+        let mut set = |keyword: &str, is_right: bool, value: String| match self.own(keyword) {
+            _ if is_right => {}
+            Some(span) => edits.push(Edit { span, text: value }),
+            None => added.push(format!("{keyword} {value}")),
         };
         let has_check = agent.enabled.value;
-        let port_is_right = agent
-            .port
-            .as_ref()
-            .is_some_and(|port| port.value == self.wanted.agent_port);
+        let has_port = agent.port.as_ref().map(|port| port.value) == Some(wanted.agent_port);
         // On a newly enrolled line even HAProxy's default interval is written out, for whoever reads it.
-        let inter_is_right = (has_check || agent.inter.from.is_some())
-            && parse_millis(&self.wanted.agent_inter) == Ok(agent.inter.value);
-        let send_is_right = agent
+        let has_inter = (has_check || agent.inter.from.is_some())
+            && parse_millis(&wanted.agent_inter) == Ok(agent.inter.value);
+        let has_send = agent
             .send
             .as_ref()
             .is_some_and(|send| send.value == self.send);
-        set(
-            has_address(self.row, self.wanted),
-            self.own("agent-addr"),
-            "agent-addr",
-            self.wanted.agent_address.clone(),
-        );
-        set(
-            port_is_right,
-            self.own("agent-port"),
-            "agent-port",
-            self.wanted.agent_port.to_string(),
-        );
-        set(
-            inter_is_right,
-            self.own("agent-inter"),
-            "agent-inter",
-            self.wanted.agent_inter.clone(),
-        );
-        set(
-            send_is_right,
-            self.own("agent-send"),
-            "agent-send",
-            words::quoted(self.send),
-        );
+        let has_address = has_address(self.row, wanted);
+        set("agent-addr", has_address, wanted.agent_address.clone());
+        set("agent-port", has_port, wanted.agent_port.to_string());
+        set("agent-inter", has_inter, wanted.agent_inter.clone());
+        set("agent-send", has_send, words::quoted(self.send));
         let slowstart: Option<&Sourced<_>> = self.row.server.settings.slowstart.as_ref();
         if let (None, Some(wanted)) = (slowstart, &self.wanted.slowstart) {
             added.push(format!("slowstart {wanted}"));

@@ -1,6 +1,7 @@
 //! From sections to the model: who inherits what, and what makes HAProxy refuse a server line.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 
 use super::address;
 use super::diagnostics::Diagnostics;
@@ -246,28 +247,12 @@ impl<'a> Builder<'a> {
             self.diagnostics.error(line.span_of(1), error.to_string());
             return None;
         }
-        if is_template && line.argument(1).contains(':') {
-            self.diagnostics
-                .error(line.span_of(1), "the prefix of a template holds no `:`");
-            return None;
-        }
         let template = if is_template {
             Some(self.template_range(line)?)
         } else {
             None
         };
-        let count = template
-            .as_ref()
-            .map_or(1, |range| (range.end() - range.start()) as usize + 1);
-        self.rows = self.rows.saturating_add(count);
-        if self.rows > MAX_ROWS {
-            self.diagnostics.error(
-                line.span(),
-                format!("left out: more than {MAX_ROWS} servers"),
-            );
-            self.rows -= count;
-            return None;
-        }
+        self.make_room(template.as_ref(), line)?;
         let (address, port) = match address::parse(line.argument(address_at)) {
             Ok(parsed) => parsed,
             Err(error) => {
@@ -297,8 +282,27 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// `3` is 1 to 3, `2-4` is 2 to 4; digits end the reading of each number.
-    fn template_range(&mut self, line: &Line) -> Option<std::ops::RangeInclusive<u32>> {
+    /// Counts the servers of a line, or says that there are too many.
+    fn make_room(&mut self, template: Option<&RangeInclusive<u32>>, line: &Line) -> Option<()> {
+        let count = template.map_or(1, |range| (range.end() - range.start()) as usize + 1);
+        let rows = self.rows.saturating_add(count);
+        if rows > MAX_ROWS {
+            let message = format!("left out: more than {MAX_ROWS} servers");
+            self.diagnostics.error(line.span(), message);
+            return None;
+        }
+        self.rows = rows;
+        Some(())
+    }
+
+    /// The numbers of a template's servers: `3` is 1 to 3, `2-4` is 2 to 4; whatever follows the digits of a
+    /// number is ignored.
+    fn template_range(&mut self, line: &Line) -> Option<RangeInclusive<u32>> {
+        if line.argument(1).contains(':') {
+            self.diagnostics
+                .error(line.span_of(1), "the prefix of a template holds no `:`");
+            return None;
+        }
         let text = line.argument(2);
         let number = |text: &str| -> Option<u32> {
             let end = text
