@@ -42,6 +42,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
     let mut admission = Admission::new(MAX_CONNECTIONS);
     let mut connections = JoinSet::new();
+    let mut is_failing = false;
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -53,6 +54,7 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
         };
         match accepted {
             Ok((stream, peer)) => {
+                is_failing = false;
                 if admission.make_room(&connections) {
                     tracing::debug!(%peer, "the oldest HTTP connection makes room");
                 }
@@ -60,7 +62,10 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
                 admission.admit(connections.spawn(connection));
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept an HTTP connection");
+                // Told once, or a process without descriptors would write twenty lines a second.
+                if !std::mem::replace(&mut is_failing, true) {
+                    tracing::warn!(%error, "cannot accept HTTP connections");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
