@@ -161,44 +161,9 @@ impl Summary {
         }
     }
 
+    /// Those in trouble first: there may be a hundred lines.
     fn node_table(&self) -> Table {
         let mut table = Table::new(&["NODE", "STATE", "INDEX", "ROWS", "TROUBLE", "ADDRESS"]);
-        for node in &self.nodes {
-            let style = if node.state == "fresh" { GOOD } else { BAD };
-            let troubles: Vec<String> = Verdict::ALL
-                .iter()
-                .filter(|verdict| !matches!(verdict, Verdict::Converged | Verdict::Unobserved))
-                .filter_map(|verdict| {
-                    let count = node
-                        .rows
-                        .get(verdict.as_str())
-                        .filter(|count| **count > 0)?;
-                    Some(format!("{count} {}", verdict.as_str()))
-                })
-                .chain(node.error.clone())
-                .chain(node.haproxy.iter().filter_map(|one| one.error.clone()))
-                .chain(
-                    node.clock_ahead_ms
-                        .map(|ahead| times::clock_is(SignedDuration::from_millis(ahead))),
-                )
-                .chain(node.rival.clone())
-                .collect();
-            table.push(vec![
-                node.node.clone().into(),
-                Cell::styled(node.state, style),
-                node.index
-                    .map_or("none".to_owned(), |index| index.to_string())
-                    .into(),
-                node.rows
-                    .get("total")
-                    .copied()
-                    .unwrap_or(0)
-                    .to_string()
-                    .into(),
-                Cell::styled(troubles.join(", "), BAD),
-                node.address.clone().into(),
-            ]);
-        }
         for one in &self.unreachable {
             table.push(vec![
                 one.node.clone().unwrap_or_default().into(),
@@ -207,6 +172,20 @@ impl Summary {
                 "".into(),
                 Cell::styled(one.error.clone(), BAD),
                 one.address.clone().into(),
+            ]);
+        }
+        let (well, troubled): (Vec<_>, Vec<_>) = self.nodes.iter().partition(|node| node.is_well());
+        for node in troubled.into_iter().chain(well) {
+            let style = if node.state == "fresh" { GOOD } else { BAD };
+            let index = node.index.map(|index| index.to_string());
+            let rows = node.rows.get("total").copied().unwrap_or(0);
+            table.push(vec![
+                node.node.clone().into(),
+                Cell::styled(node.state, style),
+                index.unwrap_or_else(|| "none".to_owned()).into(),
+                rows.to_string().into(),
+                Cell::styled(node.troubles().join(", "), BAD),
+                node.address.clone().into(),
             ]);
         }
         table
@@ -272,6 +251,28 @@ impl Summary {
             report = report.line(format!("keys that no row asks for: {unused}"));
         }
         report
+    }
+}
+
+impl NodeLine {
+    fn is_well(&self) -> bool {
+        self.state == "fresh" && self.troubles().is_empty()
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        let counted = |verdict: &Verdict| {
+            let count = self.rows.get(verdict.as_str()).copied().unwrap_or(0);
+            (count > 0).then(|| format!("{count} {}", verdict.as_str()))
+        };
+        let clock = self.clock_ahead_ms.map(SignedDuration::from_millis);
+        Verdict::ALL
+            .iter()
+            .filter(|verdict| !matches!(verdict, Verdict::Converged | Verdict::Unobserved))
+            .filter_map(counted)
+            .chain(self.error.clone())
+            .chain(self.haproxy.iter().filter_map(|one| one.error.clone()))
+            .chain(clock.map(times::clock_is))
+            .collect()
     }
 }
 
@@ -390,8 +391,53 @@ fn says_out(answer: &str) -> bool {
 mod tests {
     use super::*;
     use crate::fleet::Census;
-    use crate::fleet::answers::{NodeAnswer, RowAnswer};
+    use crate::fleet::answers::{NodeAnswer, RowAnswer, StoreAnswer};
     use haplane_core::target::Known;
+
+    #[test]
+    fn whoever_is_in_trouble_comes_first() {
+        let node = |name: &str, verdict: &str| Node {
+            address: "127.0.0.1:9".parse().unwrap(),
+            answer: NodeAnswer {
+                node: name.to_owned(),
+                store: StoreAnswer {
+                    age_ms: Some(10),
+                    ..StoreAnswer::default()
+                },
+                ..NodeAnswer::default()
+            },
+            ahead: None,
+            rows: vec![RowAnswer {
+                row: "web/a".to_owned(),
+                keys: vec!["web/a".to_owned()],
+                answer: Some("drain".to_owned()),
+                verdict: verdict.to_owned(),
+                ..RowAnswer::default()
+            }],
+        };
+        let absent = Missing {
+            name: Some("lb-9".to_owned()),
+            address: "192.0.2.9:9778".to_owned(),
+            why: "gone".to_owned(),
+        };
+        let nodes = vec![node("lb-1", "converged"), node("lb-2", "diverged")];
+        let census = Census {
+            nodes,
+            absent: vec![absent],
+        };
+        let knowledge = Knowledge {
+            census,
+            known: Known::default(),
+            out_of_reach: Vec::new(),
+        };
+        let table = Summary::without_store(&knowledge).node_table().render(None);
+        let firsts = table
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_once(' '));
+        let names: Vec<&str> = firsts.map(|(name, _)| name).collect();
+        assert_eq!(names, ["lb-9", "lb-2", "lb-1"], "{table}");
+    }
 
     #[test]
     fn what_never_asked_and_is_not_late_is_no_row_yet() {
