@@ -12,10 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haplane_core::resolve::Policy;
-use haplane_daemon::admission::Admission;
+use haplane_daemon::connections::{Admitted, Connections};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
@@ -127,8 +126,7 @@ async fn answer(
     max_connections: usize,
     stop: CancellationToken,
 ) {
-    let mut connections = JoinSet::new();
-    let mut admission = Admission::new(max_connections);
+    let mut connections = Connections::new(max_connections);
     let mut beat = tokio::time::interval(BEAT);
     loop {
         let accepted = tokio::select! {
@@ -138,18 +136,14 @@ async fn answer(
                 shared.pulse.beat();
                 continue;
             }
-            Some(ended) = connections.join_next() => {
-                note_panic(ended);
-                continue;
-            }
+            () = connections.ended() => continue,
         };
         match accepted {
             Ok((stream, peer)) => {
-                if admission.make_room(&connections) {
+                let connection = connection::answer(stream, peer, Arc::clone(&shared));
+                if connections.admit(connection) == Admitted::InPlaceOfOldest {
                     shared.metrics.refused(Refused::Crowded);
                 }
-                let connection = connection::answer(stream, peer, Arc::clone(&shared));
-                admission.admit(connections.spawn(connection));
             }
             Err(error) => {
                 shared.metrics.refused(Refused::NotAccepted);
@@ -159,22 +153,7 @@ async fn answer(
         }
     }
     drop(listener);
-    let finish = async {
-        while let Some(ended) = connections.join_next().await {
-            note_panic(ended);
-        }
-    };
-    if tokio::time::timeout(GRACE, finish).await.is_err() {
-        tracing::debug!("connections were still open at the end");
-    }
-}
-
-fn note_panic(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        tracing::error!(%error, "a connection's task failed; please report this");
-    }
+    connections.finish(GRACE).await;
 }
 
 #[cfg(test)]

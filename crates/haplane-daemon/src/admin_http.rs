@@ -17,11 +17,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use crate::admission::Admission;
+use crate::connections::Connections;
 use crate::unstalled::Unstalled;
 
 /// Connections at once; one more takes the place of the oldest. Each may keep a page in memory
@@ -40,26 +39,18 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until stopped. Connections that are at a request then may finish it.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let mut admission = Admission::new(MAX_CONNECTIONS);
-    let mut connections = JoinSet::new();
+    let mut connections = Connections::new(MAX_CONNECTIONS);
     let mut is_failing = false;
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
             accepted = listener.accept() => accepted,
-            Some(ended) = connections.join_next() => {
-                note_panic(ended);
-                continue;
-            }
+            () = connections.ended() => continue,
         };
         match accepted {
             Ok((stream, peer)) => {
                 is_failing = false;
-                if admission.make_room(&connections) {
-                    tracing::debug!(%peer, "the oldest HTTP connection makes room");
-                }
-                let connection = connection(stream, peer, router.clone(), stop.clone());
-                admission.admit(connections.spawn(connection));
+                connections.admit(connection(stream, peer, router.clone(), stop.clone()));
             }
             Err(error) => {
                 // Told once, or a process without descriptors would write twenty lines a second.
@@ -70,22 +61,7 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
             }
         }
     }
-    let finish = async {
-        while let Some(ended) = connections.join_next().await {
-            note_panic(ended);
-        }
-    };
-    if tokio::time::timeout(GRACE, finish).await.is_err() {
-        tracing::debug!("HTTP connections were still open at the end");
-    }
-}
-
-fn note_panic(ended: Result<(), JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        tracing::error!(%error, "an HTTP connection's task failed; please report this");
-    }
+    connections.finish(GRACE).await;
 }
 
 async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, stop: CancellationToken) {

@@ -4,8 +4,8 @@
 //! What belongs here: the process kit. What does not: anything about rows, keys or slots.
 
 pub mod admin_http;
-pub mod admission;
 pub mod config_file;
+pub mod connections;
 pub mod limits;
 pub mod logs;
 pub mod metrics;
