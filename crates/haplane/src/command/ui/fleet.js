@@ -263,7 +263,8 @@ async function lookWhy() {
   if (row !== asked) return; // another one was opened meanwhile, or none
   if (why.error) return write(at("why-word"), why.error.message);
   const { meta } = why;
-  write(at("why-word"), `It is to be ${why.desired}${meta ? `: ${[meta.by, meta.reason].filter(Boolean).join(", ")}${meta.ticket ? ` (${meta.ticket})` : ""}` : ""}.`);
+  const who = meta && [meta.by && `by ${meta.by}${meta.reason ? ":" : ""}`, meta.reason, meta.ticket && `(${meta.ticket})`].filter(Boolean).join(" ");
+  write(at("why-word"), `It is to be ${why.desired}${who ? `, ${who}` : ""}.`);
   const order = (node) => VERDICTS.indexOf(node.verdict);
   arrange(at("why-nodes"), [...why.nodes].sort((a, b) => order(a) - order(b) || compare(a.node, b.node)).map((node) => line(`why-node ${node.node}`, [
     [node.node], [node.answer ? `${node.answer.trim()}, ${span(node.asked_ms_ago)} ago` : "never asked", "", "answer"],
