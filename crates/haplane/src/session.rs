@@ -84,10 +84,18 @@ impl Session {
         Ok(Fleet::beside(&self.store, self.local_agent()).await)
     }
 
-    /// The same while the store cannot be read, and so may lead to nobody: then the local one.
-    pub async fn fleet_without_store(&self, options: &FleetOptions) -> Result<Fleet, Failure> {
-        let fleet = self.fleet(options).await?;
-        Ok(fleet.or_at(self.local_agent()))
+    /// Both at once: a store that does not answer takes its time only once.
+    pub async fn read_and_fleet(
+        &self,
+        options: &FleetOptions,
+    ) -> Result<(Result<Snapshot, Failure>, Fleet), Failure> {
+        let (read, fleet) = tokio::join!(self.read(), self.fleet(options));
+        Ok((read, fleet?))
+    }
+
+    /// A fleet that the store led to while it cannot be read: if that is nobody, the local agent.
+    pub fn or_local(&self, fleet: Fleet) -> Fleet {
+        fleet.or_at(self.local_agent())
     }
 
     fn local_agent(&self) -> AgentAddress {

@@ -173,7 +173,12 @@ impl<'s> Writer<'s> {
         self.refuse_a_sweep(wanted, &outcome)?;
         self.mind_the_clocks(wanted, &outcome)?;
         self.warn_of_kept(&outcome);
-        if self.options.dry_run || steps.is_empty() {
+        if self.options.dry_run {
+            return Ok(outcome);
+        }
+        if steps.is_empty() {
+            let left = "nothing had to be written; `haplane wait` tells when it has taken";
+            self.stands(&outcome, left);
             return Ok(outcome);
         }
         let rows = report::count(outcome.moved.len(), "row");

@@ -12,6 +12,7 @@ use crate::cli::StatusOptions;
 use crate::command::show::shown_keys;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::fleet::Fleet;
 use crate::knowledge::Knowledge;
 use crate::report::Report;
 use crate::session::Session;
@@ -40,11 +41,12 @@ pub async fn run(session: &Session, options: &StatusOptions) -> Result<Report, F
 /// What there is to be seen; it ends with status 5 when nobody answers.
 pub async fn look(session: &Session, options: &StatusOptions) -> Result<Report, Failure> {
     let now = Timestamp::now();
-    let snapshot = match session.read().await {
+    let (read, fleet) = session.read_and_fleet(&options.fleet).await?;
+    let snapshot = match read {
         Ok(snapshot) => snapshot,
-        Err(failure) => return Err(without_store(session, options, failure).await),
+        Err(failure) => return Err(without_store(session, options, fleet, failure).await),
     };
-    let fleet = session.fleet(&options.fleet).await?.following(&snapshot);
+    let fleet = fleet.following(&snapshot);
     let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
     let mut keys = shown_keys(session, &snapshot, |_| true, now).await?;
     for key in &mut keys {
@@ -68,12 +70,14 @@ fn somebody_answers(report: Report) -> Result<Report, Failure> {
 }
 
 /// The failure to read the store, with what the agents tell all the same.
-async fn without_store(session: &Session, options: &StatusOptions, failure: Failure) -> Failure {
-    let asked = match session.fleet_without_store(&options.fleet).await {
-        Ok(fleet) => Knowledge::gather(&fleet, &options.fleet, &Snapshot::default()).await,
-        Err(failure) => Err(failure),
-    };
-    match asked {
+async fn without_store(
+    session: &Session,
+    options: &StatusOptions,
+    fleet: Fleet,
+    failure: Failure,
+) -> Failure {
+    let fleet = session.or_local(fleet);
+    match Knowledge::gather(&fleet, &options.fleet, &Snapshot::default()).await {
         Ok(knowledge) => {
             let summary = Summary::without_store(&knowledge);
             failure.telling(told(session, options, &summary, Timestamp::now()))

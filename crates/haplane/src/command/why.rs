@@ -12,8 +12,8 @@ use crate::cli::WhyOptions;
 use crate::command::names;
 use crate::command::show::{ShownKey, shown_keys};
 use crate::failure::Failure;
-use crate::fleet::Node;
 use crate::fleet::answers::RowAnswer;
+use crate::fleet::{Fleet, Node};
 use crate::knowledge::Knowledge;
 use crate::report::{BAD, Cell, FAINT, GOOD, NOTABLE, Report, Table};
 use crate::session::Session;
@@ -52,11 +52,12 @@ pub async fn run(session: &Session, options: &WhyOptions) -> Result<Report, Fail
         .row
         .parse()
         .map_err(|error| Failure::usage(format!("{:?} is no row: {error}", options.row)))?;
-    let snapshot = match session.read().await {
+    let (read, fleet) = session.read_and_fleet(&options.fleet).await?;
+    let snapshot = match read {
         Ok(snapshot) => snapshot,
-        Err(failure) => return Err(without_store(session, options, &row, failure).await),
+        Err(failure) => return Err(without_store(session, options, fleet, &row, failure).await),
     };
-    let fleet = session.fleet(&options.fleet).await?.following(&snapshot);
+    let fleet = fleet.following(&snapshot);
     let knowledge = Knowledge::gather(&fleet, &options.fleet, &snapshot).await?;
     knowledge.tell_absent(session);
     let Some(keys) = knowledge.known.rows.get(&row) else {
@@ -105,13 +106,12 @@ pub async fn run(session: &Session, options: &WhyOptions) -> Result<Report, Fail
 async fn without_store(
     session: &Session,
     options: &WhyOptions,
+    fleet: Fleet,
     row: &Key,
     failure: Failure,
 ) -> Failure {
-    let asked = match session.fleet_without_store(&options.fleet).await {
-        Ok(fleet) => Knowledge::gather(&fleet, &options.fleet, &Snapshot::default()).await,
-        Err(failure) => Err(failure),
-    };
+    let fleet = session.or_local(fleet);
+    let asked = Knowledge::gather(&fleet, &options.fleet, &Snapshot::default()).await;
     let knowledge = match asked {
         Ok(knowledge) => knowledge,
         // The words of the command line are wrong: that comes first.

@@ -162,6 +162,37 @@ async fn an_interrupted_command_says_what_it_leaves() {
     let (_, stderr) = end_by(Signal::TERM, set);
     let told = ["written and stays", "on its way; `haplane show`"];
     assert!(told.iter().any(|words| stderr.contains(words)), "{stderr}");
+
+    // Where nothing had to be written, it is the proof that is waited for.
+    let again = [
+        "set",
+        "canary",
+        "maint",
+        "--wait",
+        "--timeout",
+        "60s",
+        "--json",
+    ];
+    let begun = std::time::Instant::now();
+    loop {
+        let mut set = fleet.in_background(&again);
+        // The agent that does not answer is warned of just before the write is looked at.
+        let mut said = BufReader::new(set.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.contains("does not answer"), "{line}");
+        tokio::time::sleep(begun.elapsed()).await;
+        let (stdout, _) = end_by(Signal::INT, set);
+        if stdout.is_empty() {
+            // It had not come so far, which it may: a signal then just ends it.
+            assert!(begun.elapsed() < Duration::from_secs(30), "no document");
+            continue;
+        }
+        let document: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(document["changed"], json!([]), "{document}");
+        assert_eq!(document["error"]["exit"], 130, "{document}");
+        break;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,7 @@
 //! The proof that a write took, and who is named when it did not.
 
+use std::time::{Duration, Instant};
+
 use haplane_testkit::eventually::eventually;
 use serde_json::json;
 
@@ -215,4 +217,27 @@ async fn an_agent_of_another_store_proves_nothing() {
         let why = haplane.run(&["why", "web/gke-us-east1-b-web"]);
         assert!(why.stderr.contains("another store"), "{why:?}");
     }
+}
+
+/// Break glass: nobody waits twice for a store that takes connections and does not answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_does_not_answer_is_waited_for_once() {
+    let mut fleet = Fleet::start(1).await;
+    let agent = fleet.balancers[0].agent.http().to_string();
+    fleet.consul.freeze().await;
+    for words in [
+        &["status", "--json"][..],
+        &["why", "canary_web/gke-cny-web", "--json"],
+    ] {
+        let haplane = fleet.haplane.with("HAPLANE_HTTP_LISTEN", &agent);
+        let begun = Instant::now();
+        let told = haplane.run(words).exits(5).json();
+        // One read is given up after 10 s.
+        assert!(begun.elapsed() < Duration::from_secs(18), "{words:?}");
+        assert!(
+            told.to_string().contains("canary_web/gke-cny-web"),
+            "the local agent answers: {told}"
+        );
+    }
+    fleet.consul.thaw();
 }
