@@ -102,10 +102,12 @@ pub struct Census {
 }
 
 impl Fleet {
-    /// The agents at these addresses.
+    /// The agents at these addresses. One that is named twice is one agent, and proves itself once.
     pub fn at(addresses: impl IntoIterator<Item = AgentAddress>) -> Self {
+        let mut seen = BTreeSet::new();
         let agents = addresses
             .into_iter()
+            .filter(|address| seen.insert(address.clone()))
             .map(|address| Agent {
                 name: None,
                 address,

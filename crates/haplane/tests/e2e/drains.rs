@@ -173,7 +173,7 @@ async fn an_interrupted_command_says_what_it_leaves() {
         "60s",
         "--json",
     ];
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     loop {
         let mut set = fleet.in_background(&again);
         // The agent that does not answer is warned of just before the write is looked at.

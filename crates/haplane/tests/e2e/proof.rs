@@ -58,6 +58,15 @@ async fn one_command_reaches_every_load_balancer_and_says_so() {
         assert!(run.stdout.contains(said), "{run:?}");
     }
 
+    let first = fleet.balancers[0].agent.http();
+    let twice = format!("{first},http://{first}");
+    let waited = fleet.haplane.run(&["wait", "--agents", &twice, "--json"]);
+    assert_eq!(
+        waited.exits(0).json()["nodes"]["total"],
+        1,
+        "who is named twice proves itself once"
+    );
+
     let why = fleet
         .haplane
         .run(&["why", "canary_web/gke-cny-web", "--json"])
