@@ -141,6 +141,9 @@ impl Process {
         let (observed, wanted) = self.prepare(backend, pool, now)?;
         let memory = self.memories.entry(pool.settings.name.clone()).or_default();
         let restarted = memory.see(&observed, now);
+        for (words, opening) in memory.followed(&observed) {
+            self.responder.saw(words, opening);
+        }
         let answers = self.answers(&observed, &wanted, pool, now).await;
         let memory = self.memories.entry(pool.settings.name.clone()).or_default();
         let plan = plan(
@@ -219,6 +222,7 @@ impl Process {
             .await
     }
 
+    /// Asks about instances whose slot is in maintenance; a responder that is away does not end what it said of them.
     async fn ask_about(
         &self,
         instances: Vec<Instance>,
@@ -236,6 +240,9 @@ impl Process {
             .filter_map(|instance| Some((instance.endpoint, words(instance)?)))
             .collect();
         let every: Vec<Words> = asked.iter().map(|(_, words)| words.clone()).collect();
+        for words in &every {
+            self.responder.saw_perhaps(words, Opening::KEPT_OUT);
+        }
         let answers = self.responder.ask(every, now).await;
         let answered = |words: &Words| match answers.get(words) {
             Some(Leave::Open(opening)) => Some(*opening),

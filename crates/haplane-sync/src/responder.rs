@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haplane_core::slots::{Moment, Opening, Words};
@@ -38,6 +38,16 @@ struct Known {
     silent_since: BTreeMap<Words, Moment>,
     /// Since when it answers nobody.
     silent_to_all_since: Option<Moment>,
+}
+
+impl Known {
+    fn remember(&mut self, words: &Words, opening: Opening) {
+        if let Some(answer) = self.answers.get_mut(words) {
+            *answer = opening;
+        } else if self.answers.len() < REMEMBERED {
+            self.answers.insert(words.clone(), opening);
+        }
+    }
 }
 
 /// How a slot may be opened now.
@@ -98,14 +108,30 @@ impl Responder {
         answers
     }
 
+    /// HAProxy shows what it was answered last, also to asks of its own: that is what an instance keeps while the
+    /// responder is away, wherever it moves.
+    pub fn saw(&self, words: &Words, opening: Opening) {
+        self.known().remember(words, opening);
+    }
+
+    /// The same where it is only likely: it counts as long as nothing better is known.
+    pub fn saw_perhaps(&self, words: &Words, opening: Opening) {
+        let mut known = self.known();
+        if !known.answers.contains_key(words) {
+            known.remember(words, opening);
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn learn(&self, words: &Words, said: Said, now: Moment) -> Leave {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         if let Said::Answer(opening) = said {
             known.silent_to_all_since = None;
             known.silent_since.remove(words);
-            if known.answers.len() < REMEMBERED || known.answers.contains_key(words) {
-                known.answers.insert(words.clone(), opening);
-            }
+            known.remember(words, opening);
             return Leave::Open(opening);
         }
         if known.silent_since.len() >= REMEMBERED {

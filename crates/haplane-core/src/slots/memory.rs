@@ -14,7 +14,7 @@ use super::model::{
 use super::plan::Plan;
 use super::reason::Reason;
 use super::step::{Kind, Step};
-use super::words::Words;
+use super::words::{Words, share_in_force};
 
 /// Where a slot is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -272,6 +272,25 @@ impl Memory {
     /// not be added has no slot to tell it by.)
     pub fn is_failing(&self) -> bool {
         !self.troubles.is_empty() || self.slots.values().any(|slot| slot.failures > 0)
+    }
+
+    /// The words of every slot that follows the responder, and the state that this came to by now.
+    pub fn followed<'a>(
+        &'a self,
+        observed: &'a Observed,
+    ) -> impl Iterator<Item = (&'a Words, Opening)> {
+        observed.slots.iter().filter_map(|slot| {
+            let memory = self.slots.get(&slot.server)?;
+            let Told::Words(words) = &memory.told else {
+                return None;
+            };
+            let follows = memory.stage == Stage::Active && slot.agent == Agent::On && !slot.asking;
+            let opening = Opening {
+                admin: slot.admin,
+                weight: share_in_force(slot.weight, slot.configured_weight),
+            };
+            follows.then_some((words, opening))
+        })
     }
 
     /// Since when an instance has been without a slot.

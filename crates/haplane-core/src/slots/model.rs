@@ -291,6 +291,11 @@ pub struct Opening {
 }
 
 impl Opening {
+    /// In maintenance.
+    pub const KEPT_OUT: Self = Self {
+        admin: AdminState::Maint,
+        weight: None,
+    };
     /// In rotation at the configured weight.
     pub const READY: Self = Self {
         admin: AdminState::Ready,

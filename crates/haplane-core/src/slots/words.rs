@@ -63,6 +63,12 @@ pub(super) fn share_of_weight(instance: &Instance, configured_weight: u16) -> Op
     Percent::new(share.max(least)).filter(|share| *share != Percent::FULL)
 }
 
+/// The share of the configured weight that a weight in force is: the least that HAProxy makes this weight of.
+pub(super) fn share_in_force(weight: u16, configured_weight: u16) -> Option<Percent> {
+    let share = (u32::from(weight) * 100).div_ceil(u32::from(configured_weight.max(1)));
+    u16::try_from(share).ok().and_then(Percent::new)
+}
+
 /// The weight in force that a share of a configured weight becomes.
 pub(super) fn weight_in_force(share: Percent, configured_weight: u16) -> u16 {
     let product = u32::from(share.get()) * u32::from(configured_weight) / 100;
@@ -72,6 +78,23 @@ pub(super) fn weight_in_force(share: Percent, configured_weight: u16) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_can_be_read_back() {
+        for configured in [1, 2, 7, 100, 256] {
+            for share in (1..=256).filter_map(Percent::new) {
+                let weight = weight_in_force(share, configured);
+                let again = share_in_force(weight, configured);
+                assert_eq!(
+                    again.map(|share| weight_in_force(share, configured)),
+                    (weight <= 256)
+                        .then_some(weight)
+                        .filter(|_| again.is_some()),
+                    "{share} of {configured}"
+                );
+            }
+        }
+    }
     use crate::slots::sample;
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use haplane_testkit::agent_peer::{RecordingAgent, Say};
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::haproxy::Version;
+use haplane_testkit::origin::Origin;
 use haplane_testkit::traffic::{Traffic, send};
 
 use crate::basics::{origins, refs};
@@ -180,4 +181,64 @@ async fn a_dead_agent_keeps_nobody_out_for_long() {
     )
     .await;
     stage.stop().await;
+}
+
+/// What the responder said last holds while it is away, also when it said it to HAProxy alone, long after the slot was
+/// opened, and also for a synchroniser that starts meanwhile.
+#[tokio::test]
+async fn a_drain_holds_while_the_agent_is_away() {
+    for version in Version::ALL {
+        let mut agent = agent();
+        let mut stage = Stage::new(version, slots(6, &agent)).await;
+        let origins = origins(3);
+        stage.list(&refs(&origins));
+        let sync = format!("agent = \"{}\"", agent.address());
+        stage.start(&sync, "");
+        let are = async |stage: &Stage, expected: [&str; 3]| {
+            eventually("the states of i0, i1 and i2", PATIENCE * 2, || async {
+                let states = states(stage).await;
+                let seen: Vec<_> = states.iter().map(|(_, state)| state.as_str()).collect();
+                if seen == expected {
+                    Ok(())
+                } else {
+                    Err(states)
+                }
+            })
+            .await;
+        };
+        are(&stage, ["ready"; 3]).await;
+        agent.say("web/i1", Say::Text("drain\n".into()));
+        agent.say("web/i2", Say::Text("maint\n".into()));
+        are(&stage, ["ready", "drain", "maint"]).await;
+        agent.down().await;
+
+        // The same ids at other addresses.
+        let moved: Vec<_> = (0..3).map(|n| Origin::start(&format!("i{n}"))).collect();
+        stage.list(&refs(&moved));
+        are(&stage, ["ready", "drain", "maint"]).await;
+        let at = |n: usize| moved[n].address().to_string();
+        let addresses = async || {
+            let pool = stage.pool().await;
+            let slots = pool["processes"][0]["slots"].as_array().unwrap().clone();
+            slots
+                .iter()
+                .filter(|slot| slot["state"] == "active")
+                .map(|slot| slot["address"].as_str().unwrap().to_owned())
+                .collect::<std::collections::BTreeSet<_>>()
+        };
+        let expected = std::collections::BTreeSet::from([at(0), at(1), at(2)]);
+        eventually("they have moved", PATIENCE, || async {
+            let seen = addresses().await;
+            if seen == expected { Ok(()) } else { Err(seen) }
+        })
+        .await;
+        are(&stage, ["ready", "drain", "maint"]).await;
+        assert_eq!((moved[1].served(), moved[2].served()), (0, 0));
+
+        // A synchroniser that starts now has nobody to ask.
+        stage.stop().await;
+        stage.start(&sync, "");
+        are(&stage, ["ready", "drain", "maint"]).await;
+        stage.stop().await;
+    }
 }
