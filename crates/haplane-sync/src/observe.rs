@@ -160,6 +160,16 @@ impl ObservedBackend {
     }
 }
 
+impl ObservedBackend {
+    /// Whether some server is down that asks an agent: only where sessions are counted it is seen which of its checks
+    /// holds it down.
+    pub fn has_doubts(&self) -> bool {
+        self.rows.iter().any(|row| {
+            row.agent.is_enabled() && !row.admin.is_maint() && row.op_state == OpState::Stopped
+        })
+    }
+}
+
 /// `server-template web- 1-40` makes `web-1` to `web-40`; a pool `web-` must not take the slots of a pool `web-1a-`.
 fn is_slot(server: &str, prefix: &str, mode: &Mode) -> bool {
     server.strip_prefix(prefix).is_some_and(|rest| match mode {
@@ -200,12 +210,20 @@ fn observed_slot(row: &ServerRow, stat: Option<&StatRow>) -> ObservedSlot {
         agent,
         asking: row.agent.is_in_progress(),
         agent_down: stat.is_some_and(|stat| stat.agent_health == Some(0)),
+        agent_said_down: stat.is_some_and(agent_said_down),
         health,
         checking: row.check.is_in_progress(),
         weight: row.uweight,
         configured_weight: row.iweight,
         check_port: row.check_port,
     }
+}
+
+/// `down`, `stopped` or `fail`: everything else that an agent says leaves another word, also what holds nothing down.
+fn agent_said_down(stat: &StatRow) -> bool {
+    stat.agent
+        .as_ref()
+        .is_some_and(|agent| agent.word == "L7STS")
 }
 
 /// How many instances a pool serves now: slots in rotation with an address of their own.

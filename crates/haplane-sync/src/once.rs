@@ -124,7 +124,7 @@ async fn go_through(
                 error: None,
             };
             let done = match deed {
-                Deed::Plan => plan_one(&process, pool, &mut report).await,
+                Deed::Plan => plan_one(&mut process, pool, &mut report).await,
                 Deed::Apply => {
                     apply_one(
                         &mut process,
@@ -147,7 +147,7 @@ async fn go_through(
 }
 
 async fn plan_one(
-    process: &Process,
+    process: &mut Process,
     pool: &Arc<Pool>,
     report: &mut PoolReport,
 ) -> Result<(), RoundError> {

@@ -75,6 +75,8 @@ pub struct Process {
     responder: Arc<Responder>,
     clock: Clock,
     memories: BTreeMap<String, Memory>,
+    /// Backends of which the last look left it open which check holds a server down.
+    doubted: BTreeSet<BackendName>,
 }
 
 impl Process {
@@ -85,6 +87,7 @@ impl Process {
             responder,
             clock,
             memories: BTreeMap::new(),
+            doubted: BTreeSet::new(),
         }
     }
 
@@ -113,21 +116,28 @@ impl Process {
 
     /// Looks at a backend.
     pub async fn look(
-        &self,
+        &mut self,
         socket: &Socket,
         pools: &[Arc<Pool>],
     ) -> Result<ObservedBackend, RoundError> {
         let needed = |pool: &Arc<Pool>| self.memory(pool).map_or(Sessions::Count, Sessions::needed);
-        let sessions = if pools.iter().any(|pool| needed(pool) == Sessions::Count) {
-            Sessions::Count
-        } else {
-            Sessions::Skip
-        };
         let backend = pools.first().map(|pool| &pool.settings.policy.backend);
         let Some(backend) = backend else {
             return Err(RoundError::NoList);
         };
-        Ok(observe(socket, backend, sessions).await?)
+        let some_need_it = pools.iter().any(|pool| needed(pool) == Sessions::Count);
+        let sessions = if some_need_it || self.doubted.contains(backend) {
+            Sessions::Count
+        } else {
+            Sessions::Skip
+        };
+        let seen = observe(socket, backend, sessions).await?;
+        if seen.has_doubts() {
+            self.doubted.insert(backend.clone());
+        } else {
+            self.doubted.remove(backend);
+        }
+        Ok(seen)
     }
 
     /// One round of one pool of the backend that was looked at.

@@ -14,7 +14,7 @@ use super::model::{
 use super::plan::Plan;
 use super::reason::Reason;
 use super::step::{Kind, Step};
-use super::words::{Words, share_in_force};
+use super::words::{FREE, Words, share_in_force};
 
 /// Where a slot is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,6 +114,9 @@ const HISTORY: usize = 8;
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(15);
 
+/// What a slot sends is told again this often: somebody may have told it something else, and HAProxy does not show it.
+const TELL_AGAIN: Duration = Duration::from_mins(1);
+
 /// What is remembered of one slot.
 #[derive(Clone, Debug)]
 pub struct SlotMemory {
@@ -125,6 +128,8 @@ pub struct SlotMemory {
     pub occupant: Option<Instance>,
     /// What its agent check sends.
     pub told: Told,
+    /// When it was told that.
+    told_at: Moment,
     /// Whether the last step was acknowledged.
     pub(super) sure: bool,
     /// How a slot that is being filled was opened, once it was.
@@ -146,6 +151,7 @@ impl SlotMemory {
             since: now,
             occupant: None,
             told: Told::Unknown,
+            told_at: now,
             sure: true,
             opened: None,
             quiet: 0,
@@ -159,6 +165,18 @@ impl SlotMemory {
     /// Whether a step on this slot failed so recently that the next one waits.
     pub(super) fn waits(&self, now: Moment) -> bool {
         now < self.retry_at
+    }
+
+    /// What it was told so long ago that it is told again.
+    pub(super) fn told_long_ago(&self, now: Moment) -> Option<String> {
+        if now.since(self.told_at) < TELL_AGAIN {
+            return None;
+        }
+        match &self.told {
+            Told::Unknown => None,
+            Told::Free => Some(FREE.to_owned()),
+            Told::Words(words) => Some(words.to_string()),
+        }
     }
 
     /// Where its occupant listens.
@@ -352,7 +370,8 @@ impl Memory {
             .slots
             .entry(step.slot.clone())
             .or_insert_with(|| SlotMemory::new(now));
-        slot.sure = false;
+        // Cut off or not, it then sends what it was told before, or the same.
+        slot.sure &= matches!(step.kind, Kind::Say { .. });
         match &step.kind {
             Kind::Retire { .. } => {
                 slot.told = Told::Unknown;
@@ -362,7 +381,7 @@ impl Memory {
                 slot.enter(Stage::Draining, Some(reason), now);
             }
             Kind::Cut => slot.cut_at = Some(now),
-            Kind::Delete => {}
+            Kind::Delete | Kind::Say { .. } => {}
             Kind::Prepare { instance, .. } | Kind::Add { instance, .. } => {
                 slot.occupant = Some(instance.clone());
                 slot.opened = None;
@@ -402,6 +421,7 @@ impl Memory {
         }
         slot.failures = 0;
         slot.sure = true;
+        slot.told_at = now;
         match &step.kind {
             Kind::Retire { .. } => slot.told = Told::Free,
             Kind::Restate {

@@ -214,6 +214,8 @@ pub struct ObservedSlot {
     /// Its agent check is down, as a retired slot's is: it takes no traffic, whatever `admin` is. Never while the agent
     /// check is off; only seen where sessions are counted.
     pub agent_down: bool,
+    /// The last answer to its agent check was `down`, or a word like it: that, and no command, holds it down.
+    pub agent_said_down: bool,
     /// Its health check.
     pub health: Health,
     /// A health check is under way: its result counts for whatever address the slot has by then.

@@ -184,7 +184,7 @@ impl<'a> Planner<'a> {
             Stage::Active => self.look_at_active(slot, memory),
             Stage::Filling => self.look_at_filling(slot, memory),
             Stage::Unknown => self.look_at_unknown(slot),
-            Stage::Free => self.look_at_free(slot),
+            Stage::Free => self.look_at_free(slot, memory),
             Stage::Draining | Stage::Idle => self.look_at_leaving(slot, memory),
         }
     }
@@ -206,24 +206,37 @@ impl<'a> Planner<'a> {
             self.plan.refused.push(instance.clone());
             return;
         };
+        let switched_off = slot.health == Health::Off || slot.agent == Agent::Off;
         let reason = if slot.agent == Agent::Absent {
             drift_without_agent(slot, instance)
         } else {
             match &memory.told {
-                Told::Words(told) if *told == words && slot.agent == Agent::Off => {
-                    Some(Reason::ByHand)
-                }
-                Told::Words(told) if *told == words => None,
+                Told::Words(told) if *told == words => switched_off.then_some(Reason::ByHand),
                 Told::Words(_) => Some(Reason::WordsChanged),
                 Told::Unknown | Told::Free => Some(Reason::Unconfirmed),
             }
         };
         match reason {
-            None => {}
+            // It serves nobody, and only being filled again brings it up by way of its health check.
+            None if is_held_down_by_hand(slot) && self.policy.by_hand == ByHand::Repair => {
+                self.taken.remove(&instance.endpoint);
+                self.retire(slot, Reason::ByHand);
+            }
+            None if is_held_down_by_hand(slot) => self.plan.by_hand.push(slot.server.clone()),
+            None => self.say_again(slot, memory),
             Some(Reason::ByHand) if self.policy.by_hand == ByHand::Leave => {
                 self.plan.by_hand.push(slot.server.clone());
             }
             Some(reason) => self.restate(slot, instance, words, reason),
+        }
+    }
+
+    fn say_again(&mut self, slot: &ObservedSlot, memory: &SlotMemory) {
+        if slot.agent == Agent::On
+            && let Some(words) = memory.told_long_ago(self.now)
+        {
+            let kind = Kind::Say { words };
+            self.plan.restates.push(planned(slot, kind, Reason::Unseen));
         }
     }
 
@@ -239,6 +252,7 @@ impl<'a> Planner<'a> {
                 .then(|| share_of(instance, slot)),
             reopen: alone && slot.admin != AdminState::Ready,
             check: slot.admin == AdminState::Maint && is_checked(slot),
+            start_check: reason == Reason::ByHand && slot.health == Health::Off,
         };
         self.plan.restates.push(planned(slot, kind, reason));
     }
@@ -305,13 +319,14 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn look_at_free(&mut self, slot: &'a ObservedSlot) {
+    fn look_at_free(&mut self, slot: &'a ObservedSlot, memory: &SlotMemory) {
         let dynamic = matches!(self.policy.mode, Mode::Dynamic { .. });
         if !slot.in_rotation() && dynamic {
             self.plan
                 .frees
                 .push(planned(slot, Kind::Delete, Reason::Unused));
         } else if !slot.in_rotation() {
+            self.say_again(slot, memory);
             self.free.push(slot);
         } else if self.policy.by_hand == ByHand::Repair {
             self.retire(slot, Reason::ByHand);
@@ -374,7 +389,8 @@ impl<'a> Planner<'a> {
             words: (slot.agent != Agent::Absent).then_some(words),
             agent: slot.agent,
             weight: (slot.agent == Agent::Absent).then(|| share_of(instance, slot)),
-            check: is_checked(slot) || (dynamic && slot.health == Health::Off),
+            check: slot.health != Health::Unchecked,
+            start_check: slot.health == Health::Off,
             dynamic,
         };
         self.plan.fills.push(planned(slot, kind, Reason::Prepared));
@@ -422,7 +438,7 @@ enum Claim<'a> {
 
 fn planned(slot: &ObservedSlot, kind: Kind, reason: Reason) -> Planned {
     let telling = match reason {
-        Reason::Prepared => false,
+        Reason::Prepared | Reason::Unseen => false,
         Reason::Unfamiliar => matches!(kind, Kind::Retire { .. }) && slot.in_rotation(),
         _ => true,
     };
@@ -448,9 +464,14 @@ fn is_checked(slot: &ObservedSlot) -> bool {
     matches!(slot.health, Health::Up | Health::Down)
 }
 
+/// Down by a command: no answer to its words has the word that lifts it.
+fn is_held_down_by_hand(slot: &ObservedSlot) -> bool {
+    slot.agent == Agent::On && slot.agent_down && !slot.agent_said_down
+}
+
 /// A slot without agent check is ours alone: if it differs, a person changed it, or its instance's weight changed.
 fn drift_without_agent(slot: &ObservedSlot, instance: &Instance) -> Option<Reason> {
-    if slot.admin != AdminState::Ready {
+    if slot.admin != AdminState::Ready || slot.health == Health::Off {
         return Some(Reason::ByHand);
     }
     (slot.weight != weight_of(instance, slot)).then_some(Reason::WordsChanged)

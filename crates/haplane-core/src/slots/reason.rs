@@ -21,6 +21,8 @@ pub enum Reason {
     WordsChanged,
     /// A person changed the slot.
     ByHand,
+    /// Nobody can see what a slot sends, so it is said again from time to time.
+    Unseen,
     /// The agent's answer to words from before opened a slot that was taken out.
     OpenedAgain,
     /// The list is held, HAProxy finds this instance down, and another one needs the slot.
@@ -45,6 +47,7 @@ impl Reason {
             Self::Unconfirmed => "unconfirmed",
             Self::WordsChanged => "words-changed",
             Self::ByHand => "by-hand",
+            Self::Unseen => "unseen",
             Self::OpenedAgain => "opened-again",
             Self::GaveWay => "gave-way",
             Self::Prepared => "prepared",
@@ -66,6 +69,7 @@ impl Reason {
             Self::Unconfirmed => "the earlier attempt was not acknowledged",
             Self::WordsChanged => "its id, groups or weight had changed",
             Self::ByHand => "somebody had changed the slot by hand",
+            Self::Unseen => "what a slot sends cannot be seen",
             Self::OpenedAgain => "a late answer of the agent had opened it again",
             Self::GaveWay => "the list was held, HAProxy found it down, and its slot was needed",
             Self::Prepared => "its address was read back",
@@ -87,6 +91,7 @@ impl fmt::Display for Reason {
             Self::Unconfirmed => "the earlier attempt was not acknowledged",
             Self::WordsChanged => "its id, groups or weight changed",
             Self::ByHand => "somebody changed the slot by hand",
+            Self::Unseen => "what a slot sends cannot be seen",
             Self::OpenedAgain => "a late answer of the agent opened it again",
             Self::GaveWay => "the list is held, HAProxy finds it down, and its slot is needed",
             Self::Prepared => "its address was read back",

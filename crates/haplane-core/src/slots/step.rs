@@ -46,6 +46,13 @@ pub enum Kind {
         reopen: bool,
         /// It has a health check.
         check: bool,
+        /// Its health check was switched off.
+        start_check: bool,
+    },
+    /// Tell a slot once more what it sends: nobody can see that somebody else told it something since.
+    Say {
+        /// The words of its instance, or that it is free.
+        words: String,
     },
     /// Give a slot that is out of rotation its next address, with its agent check switched off.
     Prepare {
@@ -76,6 +83,8 @@ pub enum Kind {
         /// It has a health check.
         check: bool,
         /// Its health check must be started first.
+        start_check: bool,
+        /// It is a dynamic server, born with its address.
         dynamic: bool,
     },
 }
@@ -88,6 +97,7 @@ impl Kind {
             Self::Cut => "cut",
             Self::Delete => "delete",
             Self::Restate { .. } => "restate",
+            Self::Say { .. } => "say",
             Self::Prepare { .. } => "fill",
             Self::Add { .. } => "add",
             Self::Open { .. } => "open",
@@ -109,7 +119,7 @@ impl Kind {
             | Self::Prepare { instance, .. }
             | Self::Add { instance, .. }
             | Self::Open { instance, .. } => Some(instance),
-            Self::Retire { .. } | Self::Cut | Self::Delete => None,
+            Self::Retire { .. } | Self::Cut | Self::Delete | Self::Say { .. } => None,
         }
     }
 
@@ -134,6 +144,7 @@ impl Step {
             Kind::Retire { agent } => retire(*agent),
             Kind::Cut => vec![Action::ShutdownSessions],
             Kind::Delete => delete(),
+            Kind::Say { words } => vec![Action::AgentSend(words.clone())],
             Kind::Restate {
                 words,
                 agent,
@@ -141,9 +152,11 @@ impl Step {
                 weight,
                 reopen,
                 check,
+                start_check,
                 ..
             } => {
                 let mut actions = Vec::new();
+                actions.extend(start_check.then_some(Action::EnableHealth));
                 actions.extend(weight.map(Action::Weight));
                 if let Some(words) = words {
                     actions.extend(agent_on(*agent));
@@ -175,12 +188,11 @@ impl Step {
                 agent,
                 weight,
                 check,
+                start_check,
                 dynamic,
             } => {
                 let mut actions = Vec::new();
-                if *dynamic && *check {
-                    actions.push(Action::EnableHealth);
-                }
+                actions.extend(start_check.then_some(Action::EnableHealth));
                 let share = if *agent == Agent::Absent {
                     *weight
                 } else {
@@ -308,6 +320,7 @@ mod tests {
                 agent: Agent::Off,
                 weight: None,
                 check,
+                start_check: false,
                 dynamic: false,
             };
             let weight = None;

@@ -127,6 +127,7 @@ impl World {
             asking: false,
             // The agent check of a dynamic server begins with health 0 (facts 7.3).
             agent_down: enrolled,
+            agent_said_down: false,
             health: if has("check") {
                 Health::Off
             } else {

@@ -6,6 +6,7 @@ use haplane_testkit::agent_peer::{RecordingAgent, Say};
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::haproxy::Version;
 use haplane_testkit::origin::Origin;
+use haplane_testkit::records::Record;
 use haplane_testkit::traffic::{Traffic, send};
 
 use crate::basics::{origins, refs};
@@ -239,6 +240,98 @@ async fn a_drain_holds_while_the_agent_is_away() {
         stage.stop().await;
         stage.start(&sync, "");
         are(&stage, ["ready", "drain", "maint"]).await;
+        stage.stop().await;
+    }
+}
+
+/// Held down by its agent check without the agent's word, or without its health check, a slot looks as if it served.
+#[tokio::test]
+async fn an_enrolled_slot_that_somebody_took_down_is_put_right() {
+    for version in Version::ALL {
+        let agent = agent();
+        let mut stage = Stage::new(version, slots(3, &agent)).await;
+        let origins = origins(3);
+        stage.list(&refs(&origins[..2]));
+        let sync = format!("agent = \"{}\"", agent.address());
+        stage.start(&sync, "");
+        stage.serves_up(&refs(&origins[..2])).await;
+        for command in [
+            "set server web/web-1 agent down",
+            "disable health web/web-2",
+            "disable health web/web-3",
+        ] {
+            assert_eq!(stage.haproxy.command(command).await.trim(), "");
+        }
+        eventually(
+            "checked again, in one slot or another",
+            PATIENCE,
+            || async {
+                let servers = stage.haproxy.servers().await;
+                let serve = |server: &&Record| {
+                    server.number("srv_admin_state") & 1 == 0
+                        && server.number("srv_op_state") == 2
+                        && server.number("srv_check_state") & 4 == 4
+                };
+                if servers.iter().filter(serve).count() == 2 {
+                    Ok(())
+                } else {
+                    Err(servers)
+                }
+            },
+        )
+        .await;
+        stage.serves_up(&refs(&origins[..2])).await;
+        let told = stage.pool().await["processes"][0]["slots"].to_string();
+        assert!(
+            told.contains("somebody had changed the slot by hand"),
+            "{told}"
+        );
+
+        // A free slot without its check would open its next instance unchecked.
+        origins[2].set_healthy(false);
+        stage.list(&refs(&origins));
+        stage.serves(&refs(&origins)).await;
+        let shares = send(stage.frontend.address(), 40).await;
+        assert_eq!(
+            (origins[2].served(), shares.failed()),
+            (0, 0),
+            "{version:?}"
+        );
+        origins[2].set_healthy(true);
+        stage.serves_up(&refs(&origins)).await;
+
+        // What the agent itself says is no change by hand.
+        agent.say("web/i0", Say::Text("down\n".into()));
+        let slot_of_i0 = async || {
+            let pool = stage.pool().await;
+            let slots = pool["processes"][0]["slots"].as_array().unwrap().clone();
+            slots
+                .into_iter()
+                .find(|slot| slot["instance"] == "i0")
+                .unwrap()
+        };
+        eventually("down by its word", PATIENCE, || async {
+            let slot = slot_of_i0().await;
+            if slot["health"] == "down" {
+                Ok(())
+            } else {
+                Err(slot)
+            }
+        })
+        .await;
+        let before = slot_of_i0().await;
+        let asked = agent.asked("web/i0");
+        eventually("asked many more times", PATIENCE, || async {
+            let more = agent.asked("web/i0") - asked;
+            if more > 10 { Ok(()) } else { Err(more) }
+        })
+        .await;
+        let after = slot_of_i0().await;
+        assert_eq!(
+            (&after["slot"], &after["since"]),
+            (&before["slot"], &before["since"]),
+            "{after}"
+        );
         stage.stop().await;
     }
 }

@@ -86,6 +86,7 @@ pub(super) fn slot(n: usize, agent: Agent, health: Health) -> ObservedSlot {
         agent,
         asking: false,
         agent_down: false,
+        agent_said_down: false,
         health,
         checking: false,
         weight: 100,
@@ -308,13 +309,20 @@ impl Chaos {
         }
         let index = self.rng.usize(0..self.world.slots.len());
         let server = self.world.slots[index].server.clone();
-        let action = match self.rng.u8(0..7) {
+        let action = match self.rng.u8(0..10) {
             0 => Action::State(AdminState::Ready),
             1 => Action::State(AdminState::Maint),
             2 => Action::State(AdminState::Drain),
             3 => Action::DisableAgent,
             4 => Action::EnableAgent,
             5 => Action::AgentUp,
+            6 => Action::AgentDown,
+            7 => Action::AgentSend("@free".to_owned()),
+            8 if self.world.slots[index].health != Health::Unchecked => {
+                self.note(&format!("somebody: disable health {server}"));
+                self.world.slots[index].health = Health::Off;
+                return;
+            }
             _ => Action::Address([10, 9, 9, 9].into(), 1),
         };
         self.note(&format!("somebody: {action:?} on {server}"));

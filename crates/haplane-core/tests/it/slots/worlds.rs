@@ -2,6 +2,10 @@
 //! `HAPLANE_WORLDS=1000000 cargo test --release -p haplane-core --test it worlds`. A failure names its seed, and
 //! `HAPLANE_WORLD=<seed>` runs that one alone.
 
+use std::time::Duration;
+
+use haplane_core::slots::{Kind, Planned};
+
 use super::chaos::{Chaos, Rough};
 
 /// How many worlds an ordinary run visits.
@@ -30,17 +34,22 @@ fn live_through(seed: u64, rough: Rough) {
         chaos.round();
     }
     chaos.calm();
-    let mut quiet = 0;
+    let (mut quiet, mut said_again) = (0, false);
     for _ in 0..BOUND {
         chaos.settle();
         let plan = chaos.round();
-        quiet = if plan.is_empty() && !plan.under_way {
+        let only_says = |planned: &Planned| matches!(planned.step.kind, Kind::Say { .. });
+        quiet = if plan.steps().all(only_says) && !plan.under_way {
             quiet + 1
         } else {
             0
         };
         // Long enough for every slot's agent check to have asked.
-        if quiet == 16 {
+        if quiet == 16 && !said_again {
+            // What somebody made a slot send is only put right when it is told again.
+            chaos.now = chaos.now + Duration::from_mins(1);
+            (quiet, said_again) = (0, true);
+        } else if quiet == 16 {
             return chaos.check_settled();
         }
     }

@@ -22,8 +22,10 @@ impl Chaos {
                 .find(|slot| slot.server == planned.step.slot)
                 .unwrap();
             let memory = self.memory.slot(&planned.step.slot).unwrap();
-            let served =
-                memory.stage == Stage::Active && seen.endpoint.is_some_and(|e| live.contains(&e));
+            let held_down = seen.agent == Agent::On && seen.agent_down;
+            let served = memory.stage == Stage::Active
+                && !held_down
+                && seen.endpoint.is_some_and(|e| live.contains(&e));
             if served {
                 self.fail(&format!("{planned:?} takes a served instance out"));
             }
@@ -132,6 +134,9 @@ impl Chaos {
             match slot.agent {
                 Agent::Absent if slot.admin != AdminState::Ready => {
                     self.fail(&format!("{} is not ready", slot.server))
+                }
+                _ if slot.health == Health::Off => {
+                    self.fail(&format!("the check of {} is off", slot.server))
                 }
                 Agent::On if slot.agent_down => self.fail(&format!("{} is held down", slot.server)),
                 Agent::Off => self.fail(&format!("the agent of {} is off", slot.server)),
