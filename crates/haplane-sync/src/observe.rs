@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use haplane_core::slots::{
-    Agent, Endpoint, Health, Memory, Mode, Observed, ObservedSlot, ProcessId, Stage,
+    Agent, Endpoint, Health, Memory, Observed, ObservedSlot, ProcessId, Stage,
 };
 use haplane_haproxy::server_state::{self, OpState, ServerRow, StateError};
 use haplane_haproxy::show_info::{self, InfoError};
@@ -150,7 +150,10 @@ impl ObservedBackend {
             .collect();
         let ours = |row: &&ServerRow| {
             row.row.backend == pool.policy.backend
-                && is_slot(row.row.server.as_str(), &pool.prefix, &pool.policy.mode)
+                && pool
+                    .policy
+                    .mode
+                    .claims(&pool.prefix, row.row.server.as_str())
         };
         let slot = |row: &ServerRow| observed_slot(row, stats.get(&row.row).copied());
         Observed {
@@ -168,14 +171,6 @@ impl ObservedBackend {
             row.agent.is_enabled() && !row.admin.is_maint() && row.op_state == OpState::Stopped
         })
     }
-}
-
-/// `server-template web- 1-40` makes `web-1` to `web-40`; a pool `web-` must not take the slots of a pool `web-1a-`.
-fn is_slot(server: &str, prefix: &str, mode: &Mode) -> bool {
-    server.strip_prefix(prefix).is_some_and(|rest| match mode {
-        Mode::Slots => !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()),
-        Mode::Dynamic { .. } => !rest.is_empty(),
-    })
 }
 
 fn observed_slot(row: &ServerRow, stat: Option<&StatRow>) -> ObservedSlot {
@@ -240,25 +235,6 @@ pub fn served(observed: &Observed) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn slots_by_prefix() {
-        let dynamic = Mode::Dynamic {
-            prefix: String::new(),
-            most: 1,
-            parameters: String::new(),
-            enrolled: false,
-        };
-        for (server, slots, dynamically) in [
-            ("web-1", true, true),
-            ("web-", false, false),
-            ("web-1a-3", false, true),
-            ("api-1", false, false),
-        ] {
-            assert_eq!(is_slot(server, "web-", &Mode::Slots), slots, "{server}");
-            assert_eq!(is_slot(server, "web-", &dynamic), dynamically, "{server}");
-        }
-    }
 
     #[test]
     fn parts() {

@@ -1,6 +1,5 @@
 //! `[sync]` and `[[pool]]` of the configuration file.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
@@ -13,9 +12,12 @@ use haplane_core::slots::hold::Limits;
 use haplane_core::slots::{ByHand, CheckPort, Mode, Policy};
 use haplane_daemon::config_file::{Document, Given, Section, given};
 use haplane_daemon::settings::Settings;
-use haplane_haproxy::BackendName;
+use haplane_haproxy::{BackendName, ServerName};
 use haplane_store::consul::ConsulSettings;
 use haplane_store::consul::address::Address;
+
+/// A slot sends the instance's key and these in one line, of which the responder takes no more.
+const MOST_GROUPS: usize = 15;
 
 /// A socket of HAProxy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,14 +102,9 @@ impl SyncSettings {
     pub fn read(document: &Document<'_>, settings: &Settings) -> Option<Self> {
         let root = document.root();
         let section = root.section("sync");
-        let sockets = section.optional("socket", |given| {
-            given::texts(given)?
-                .iter()
-                .map(|text| socket(text))
-                .collect::<Result<Vec<_>, _>>()
-        });
-        let sockets = sockets.unwrap_or_default();
-        if sockets.is_empty() {
+        let sockets = section.optional("socket", sockets);
+        let none = sockets.as_ref().is_some_and(Vec::is_empty);
+        if none || !section.is_given("socket") {
             section.report(
                 "socket",
                 "there is no socket to keep slots through",
@@ -131,7 +128,10 @@ impl SyncSettings {
         let agent = section.or("agent", "127.0.0.1:9777", |given| {
             match given::text(given)?.as_str() {
                 "" => Ok(None),
-                _ => given::socket_address(given).map(Some),
+                text => match given::socket_address(given)? {
+                    address if address.port() == 0 => Err(format!("{text:?} has no port")),
+                    address => Ok(Some(address)),
+                },
             }
         });
         let mut consul = settings.store.consul.clone();
@@ -143,17 +143,22 @@ impl SyncSettings {
             consul.address = address;
         }
         section.finish();
-        let pools: Vec<_> = root.list("pool").iter().filter_map(read_pool).collect();
-        refuse_overlaps(&root, &pools);
-        if pools.is_empty() {
+        let sections = root.list("pool");
+        if sections.is_empty() {
             root.report(
                 "pool",
                 "there is no pool to keep",
                 "add a [[pool]] with name, backend, source and slots",
             );
         }
+        let pools: Vec<_> = sections
+            .iter()
+            .filter_map(|section| Some((section, read_pool(section)?)))
+            .collect();
+        refuse_overlaps(&pools);
+        let pools = pools.into_iter().map(|(_, pool)| pool).collect();
         Some(Self {
-            sockets,
+            sockets: sockets?,
             http: http?,
             reconcile: reconcile?,
             agent: agent?,
@@ -163,12 +168,28 @@ impl SyncSettings {
     }
 }
 
-fn socket(text: &str) -> Result<SocketPath, String> {
-    match text.strip_prefix("master:") {
-        Some("") => Err("master: needs a path".to_owned()),
-        Some(path) => Ok(SocketPath::Master(path.into())),
-        None => Ok(SocketPath::Process(text.into())),
+fn sockets(given: &Given<'_>) -> Result<Vec<SocketPath>, String> {
+    let mut sockets = Vec::new();
+    for text in given::texts(given)? {
+        let socket = socket(&text)?;
+        if sockets.contains(&socket) {
+            return Err(format!("{text:?} is named twice"));
+        }
+        sockets.push(socket);
     }
+    Ok(sockets)
+}
+
+fn socket(text: &str) -> Result<SocketPath, String> {
+    let master = text.strip_prefix("master:");
+    let path = PathBuf::from(master.unwrap_or(text));
+    if path.is_relative() {
+        return Err(format!("{text:?} is neither /PATH nor master:/PATH"));
+    }
+    Ok(match master {
+        Some(_) => SocketPath::Master(path),
+        None => SocketPath::Process(path),
+    })
 }
 
 fn at_least(given: &Given<'_>, least: Duration) -> Result<Duration, String> {
@@ -188,7 +209,7 @@ fn read_pool(section: &Section<'_>) -> Option<PoolSettings> {
             .map_err(|error| error.to_string())
     });
     let source = required(section, "source", source);
-    let prefix = required(section, "slots", given::nonempty);
+    let prefix = required(section, "slots", prefix);
     let zone = section.optional("zone", given::nonempty);
     let zone_key = section.or("zone_key", "zone", given::nonempty);
     let tags = section.optional("tags", given::texts).unwrap_or_default();
@@ -203,10 +224,13 @@ fn read_pool(section: &Section<'_>) -> Option<PoolSettings> {
             text.parse::<Key>()
                 .map_err(|error| format!("{text:?} is no key: {error}"))
         };
-        given::texts(given)?
-            .iter()
-            .map(parse)
-            .collect::<Result<Vec<_>, _>>()
+        let texts = given::texts(given)?;
+        if texts.len() > MOST_GROUPS {
+            return Err(format!(
+                "a slot cannot send more than {MOST_GROUPS} of them"
+            ));
+        }
+        texts.iter().map(parse).collect::<Result<Vec<_>, _>>()
     });
     let drain_grace = section.or("drain_grace", "30s", given::duration);
     let by_hand = section.or("by_hand", "repair", |given| {
@@ -216,6 +240,7 @@ fn read_pool(section: &Section<'_>) -> Option<PoolSettings> {
         )
     });
     let check_port = section.or("check_port", "configured", check_port);
+    refuse_idle_keys(section, source.as_ref(), mode.as_ref());
     section.finish();
     Some(PoolSettings {
         name: name?,
@@ -236,6 +261,35 @@ fn read_pool(section: &Section<'_>) -> Option<PoolSettings> {
             check_port: check_port?,
         },
     })
+}
+
+/// Keys that would be read and never looked at: who wrote them expects something of them.
+fn refuse_idle_keys(section: &Section<'_>, source: Option<&Source>, mode: Option<&Mode>) {
+    let refuse = |keys: &[&str], why: &str, help: &str| {
+        for key in keys.iter().filter(|key| section.is_given(key)) {
+            section.report(key, why, help);
+        }
+    };
+    if matches!(source, Some(Source::File(_))) {
+        refuse(
+            &["tags", "meta", "zone_key"],
+            "a host list has none of this",
+            "it chooses among the instances of a Consul service",
+        );
+    }
+    match mode {
+        Some(Mode::Slots) => refuse(
+            &["max_servers", "server_parameters"],
+            "slots are as haproxy.cfg has them",
+            "it needs mode = \"dynamic\"",
+        ),
+        Some(Mode::Dynamic { .. }) => refuse(
+            &["check_port"],
+            "a dynamic server is born with its parameters",
+            "write `port N` behind `check` in server_parameters",
+        ),
+        None => {}
+    }
 }
 
 /// A key without which a pool is none.
@@ -295,11 +349,11 @@ fn read_mode(section: &Section<'_>, prefix: &str) -> Option<Mode> {
     let most = section.or("max_servers", "1000", given::count);
     let parameters = section.or("server_parameters", "check weight 100", given::text);
     if let Some(parameters) = &parameters
-        && parameters.contains([';', '\n'])
+        && (parameters.contains(|c: char| c == ';' || c.is_control()) || parameters.contains("<<"))
     {
         section.report(
             "server_parameters",
-            "a semicolon or a line end would begin another command",
+            "a semicolon, a line end or << would begin something else",
             "write only what may stand behind the address in `add server`",
         );
         return None;
@@ -322,29 +376,49 @@ fn read_mode(section: &Section<'_>, prefix: &str) -> Option<Mode> {
 }
 
 /// Two pools that claim the same servers would fight over them for ever.
-fn refuse_overlaps(root: &Section<'_>, pools: &[PoolSettings]) {
-    let mut names = BTreeSet::new();
-    for pool in pools {
-        if !names.insert(&pool.name) {
-            root.report(
-                "pool",
-                format!("two pools are named {:?}", pool.name),
+fn refuse_overlaps(pools: &[(&Section<'_>, PoolSettings)]) {
+    for (index, (section, pool)) in pools.iter().enumerate() {
+        let before = || pools.iter().take(index).map(|(_, pool)| pool);
+        if before().any(|other| other.name == pool.name) {
+            section.report(
+                "name",
+                format!("another pool is named {:?} too", pool.name),
                 "give each its own name",
             );
         }
-    }
-    let mut slots = BTreeSet::new();
-    for pool in pools {
-        if !slots.insert((&pool.policy.backend, &pool.prefix)) {
-            root.report(
-                "pool",
+        let twice = before().find_map(|other| Some((other, claimed_by_both(pool, other)?)));
+        if let Some((other, server)) = twice {
+            section.report(
+                "slots",
                 format!(
-                    "two pools keep the servers {}/{}*",
-                    pool.policy.backend, pool.prefix
+                    "the pool {:?} keeps {}/{server} too",
+                    other.name, pool.policy.backend
                 ),
-                "give each its own server-template prefix",
+                "give each pool servers of its own: no prefix may go on as another pool's servers are called",
             );
         }
+    }
+}
+
+/// The name of a server that both pools take for theirs.
+fn claimed_by_both(a: &PoolSettings, b: &PoolSettings) -> Option<String> {
+    let (long, short) = if a.prefix.len() >= b.prefix.len() {
+        (a, b)
+    } else {
+        (b, a)
+    };
+    let server = format!("{}1", long.prefix);
+    let same_backend = a.policy.backend == b.policy.backend;
+    (same_backend && short.policy.mode.claims(&short.prefix, &server)).then_some(server)
+}
+
+fn prefix(given: &Given<'_>) -> Result<String, String> {
+    let text = given::nonempty(given)?;
+    match format!("{text}1").parse::<ServerName>() {
+        Ok(_) => Ok(text),
+        Err(_) => Err(format!(
+            "{text:?} begins no server's name: letters, digits and . : _ -"
+        )),
     }
 }
 
@@ -398,3 +472,6 @@ fn check_port(given: &Given<'_>) -> Result<CheckPort, String> {
             }),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -323,6 +323,17 @@ pub enum Mode {
     },
 }
 
+impl Mode {
+    /// Whether a server is one of the pool's, whose servers begin with `prefix`: `server-template web- 1-40` makes `web-1`
+    /// to `web-40`, and a pool `web-` must not take the slots of a pool `web-1a-`.
+    pub fn claims(&self, prefix: &str, server: &str) -> bool {
+        server.strip_prefix(prefix).is_some_and(|rest| match self {
+            Self::Slots => !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()),
+            Self::Dynamic { .. } => !rest.is_empty(),
+        })
+    }
+}
+
 /// What to do about a slot that a person changed by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByHand {
@@ -362,3 +373,27 @@ pub struct Policy {
 
 /// The responder's answers about instances whose slot cannot be told free from in maintenance on purpose.
 pub type Answers = BTreeMap<Endpoint, Opening>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_by_prefix() {
+        let dynamic = Mode::Dynamic {
+            prefix: String::new(),
+            most: 1,
+            parameters: String::new(),
+            enrolled: false,
+        };
+        for (server, slots, dynamically) in [
+            ("web-1", true, true),
+            ("web-", false, false),
+            ("web-1a-3", false, true),
+            ("api-1", false, false),
+        ] {
+            assert_eq!(Mode::Slots.claims("web-", server), slots, "{server}");
+            assert_eq!(dynamic.claims("web-", server), dynamically, "{server}");
+        }
+    }
+}

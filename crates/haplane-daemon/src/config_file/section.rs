@@ -16,6 +16,8 @@ pub struct Section<'d> {
     document: &'d Document<'d>,
     path: String,
     table: Option<&'d DeTable<'d>>,
+    /// Where it begins in the file: the place of what it lacks.
+    here: Option<Range<usize>>,
     known: RefCell<BTreeSet<String>>,
 }
 
@@ -29,8 +31,14 @@ impl<'d> Section<'d> {
             document,
             path,
             table,
+            here: None,
             known: RefCell::default(),
         }
+    }
+
+    fn at(mut self, here: Option<Range<usize>>) -> Self {
+        self.here = here;
+        self
     }
 
     /// Notes that somebody asks for this key, so that it is known here and to the documentation's
@@ -96,7 +104,8 @@ impl<'d> Section<'d> {
 
     /// Notes a problem with a key's value that only shows together with other keys.
     pub fn report(&self, key: &str, message: impl Into<String>, help: impl Into<String>) {
-        let place = self.given(key).map_or(Place::File, |(_, place)| place);
+        let here = || self.here.clone().map_or(Place::File, Place::Span);
+        let place = self.given(key).map_or_else(here, |(_, place)| place);
         let message = format!("{}: {}", self.name_of(key), message.into());
         self.document
             .report(Problem::new(place, message).help(help));
@@ -124,7 +133,8 @@ impl<'d> Section<'d> {
             }
             None => None,
         };
-        Section::new(self.document, self.name_of(key), table)
+        let here = self.in_file(key).map(|(span, _)| span);
+        Section::new(self.document, self.name_of(key), table).at(here)
     }
 
     /// The tables of a table of tables (`[env.NAME]`), by name.
@@ -154,7 +164,7 @@ impl<'d> Section<'d> {
             .enumerate()
             .map(|(n, item)| {
                 let path = format!("{}[{n}]", self.name_of(key));
-                Section::new(self.document, path, item.get_ref().as_table())
+                Section::new(self.document, path, item.get_ref().as_table()).at(Some(item.span()))
             })
             .collect()
     }
