@@ -43,6 +43,8 @@ pub struct PoolStatus {
     pub failing: Vec<InstanceId>,
     /// Slots that a person changed and that are left alone.
     pub by_hand: Vec<ServerName>,
+    /// In how many rounds of late something had to be put right that was changed from outside, once that is often.
+    pub contested: Option<usize>,
     /// When a round last went well.
     pub last_success: Option<Moment>,
     /// What is wrong now.

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haplane_core::slots::{Memory, Moment, Stage};
+use haplane_core::slots::{Memory, Moment, Reason, Stage};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::board::{Board, PoolStatus};
+use crate::hands::Repairs;
 use crate::metrics::Metrics;
 use crate::observe::ObserveError;
 use crate::once::by_backend;
 use crate::pool::Pool;
-use crate::process::{Process, Round, RoundError};
+use crate::process::{Process, Round, RoundError, Taken};
 
 /// The shortest pause between two looks while something is under way, and the longest.
 const SOON: Duration = Duration::from_millis(2);
@@ -30,6 +31,8 @@ pub struct Keeper {
     metrics: Arc<Metrics>,
     /// What goes on being wrong, with the process as a whole (no pool) or with one pool.
     troubles: BTreeMap<(String, About), Trouble>,
+    /// What was changed from outside and put right, by pool.
+    repairs: BTreeMap<String, Repairs>,
     /// Up to which change of its list a pool was seen to have arrived.
     arrived: BTreeMap<String, Moment>,
     pause: Duration,
@@ -42,6 +45,8 @@ enum About {
     Look,
     /// Steps were decided, and HAProxy did not take all of them.
     Steps,
+    /// What is put right does not stay so.
+    Hands,
 }
 
 /// A failure that goes on.
@@ -72,6 +77,7 @@ impl Keeper {
             board,
             metrics,
             troubles: BTreeMap::new(),
+            repairs: BTreeMap::new(),
             arrived: BTreeMap::new(),
             pause: SOON,
         }
@@ -190,6 +196,7 @@ impl Keeper {
         } else if went_well {
             self.recovered(name, About::Steps);
         }
+        let contested = self.note_repairs(name, round);
         let now = self.board.clock.now();
         let memory = self.process.memory(pool);
         self.board.update(&path, |process| {
@@ -198,6 +205,7 @@ impl Keeper {
             if let Some(memory) = memory {
                 status.take(&round.observed, memory, &round.plan);
             }
+            status.contested = contested;
             if went_well || first_trouble.is_some() {
                 status.error = first_trouble;
             }
@@ -216,6 +224,26 @@ impl Keeper {
             (_, true) => Turn::UnderWay,
             _ => Turn::Calm,
         }
+    }
+
+    /// A change by hand is put right and forgotten; that it happens again and again is said.
+    fn note_repairs(&mut self, pool: &str, round: &Round) -> Option<usize> {
+        let now = self.board.clock.now();
+        let repairs = self.repairs.entry(pool.to_owned()).or_default();
+        let repaired = |taken: &Taken| taken.planned.reason == Reason::ByHand;
+        if round.taken.iter().any(repaired) {
+            repairs.note(now);
+        }
+        let often = repairs.often(now);
+        match often {
+            Some(rounds) => self.say(
+                pool,
+                About::Hands,
+                &format!("{rounds} times within ten minutes"),
+            ),
+            None => self.recovered(pool, About::Hands),
+        }
+        often
     }
 
     /// Nothing is left to do, and nobody is on the way in or waits for a slot that is about to be free.
@@ -268,11 +296,11 @@ impl Keeper {
         let now = Instant::now();
         let socket = self.process.path().to_string();
         match self.troubles.get_mut(&(pool.to_owned(), about)) {
-            Some(trouble) if trouble.text == text || about == About::Steps => {
+            Some(trouble) if trouble.text == text || about != About::Look => {
                 trouble.times += 1;
                 if now.duration_since(trouble.said) >= SAY_AGAIN {
                     trouble.said = now;
-                    tracing::warn!(pool, socket, times = trouble.times, "still: {text}");
+                    tracing::warn!(pool, socket, times = trouble.times, ?about, "still: {text}");
                 }
             }
             _ => {
@@ -282,6 +310,12 @@ impl Keeper {
                         pool,
                         socket,
                         "not every step is acknowledged, those are taken again: {text}"
+                    ),
+                    About::Hands => tracing::warn!(
+                        pool,
+                        socket,
+                        "the slots are changed from outside, and put right: {text}. Does another synchroniser, a script \
+                         or a person work on them?"
                     ),
                 }
                 let trouble = Trouble {

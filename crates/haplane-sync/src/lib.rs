@@ -10,6 +10,7 @@
 
 mod board;
 mod clock;
+mod hands;
 mod http;
 mod keep;
 mod metrics;

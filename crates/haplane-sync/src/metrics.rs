@@ -54,6 +54,7 @@ pub struct Metrics {
     failing: Family<PoolLabel, Gauge>,
     refused_lines: Family<PoolLabel, Gauge>,
     by_hand: Family<PoolLabel, Gauge>,
+    contested: Family<PoolLabel, Gauge>,
     held: Family<ReasonLabel, Gauge>,
     last_success: Family<PoolLabel, Seconds>,
     time_to_full: Family<PoolLabel, Seconds>,
@@ -78,6 +79,7 @@ impl Metrics {
             failing: panel.plain("failing", "Instances whose server HAProxy would not take, tried again, in the process with the most of them"),
             refused_lines: panel.plain("refused_lines", "Lines or entries of the source that are no instances"),
             by_hand: panel.plain("by_hand", "Slots that somebody changed by hand and that are left as they are"),
+            contested: panel.plain("contested", "Rounds of the last ten minutes that put right what was changed from outside, once they are five, in the process with the most of them"),
             held: panel.plain("held", "1 while the source's list is not acted on as it is"),
             last_success: panel.seconds("last_success_timestamp", "When the pool was last in line in every process"),
             time_to_full: panel.seconds("time_to_full", "When the slots run out at the growth of the last hour; absent without growth"),
@@ -178,6 +180,9 @@ impl Metrics {
             self.by_hand
                 .get_or_create(&label)
                 .set(most(|status| status.by_hand.len()));
+            self.contested
+                .get_or_create(&label)
+                .set(most(|status| status.contested.unwrap_or_default()));
             self.refused_lines
                 .get_or_create(&label)
                 .set(number(standing.refused.len()));

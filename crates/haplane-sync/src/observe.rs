@@ -36,6 +36,12 @@ pub enum ObserveError {
         /// The old process.
         pid: u32,
     },
+    /// The configuration names a backend that this process does not have.
+    #[error("HAProxy has no backend named {backend}: is it in this process's haproxy.cfg?")]
+    NoBackend {
+        /// The backend.
+        backend: BackendName,
+    },
     /// `show info` is not understood.
     #[error(transparent)]
     Info(#[from] InfoError),
@@ -100,7 +106,13 @@ pub async fn observe(
     if info.stopping {
         return Err(ObserveError::Stopping { pid: info.pid });
     }
-    let rows = server_state::read_answer(parts.next().unwrap_or_default())?;
+    let state = parts.next().unwrap_or_default();
+    if state.starts_with("Can't find backend") {
+        return Err(ObserveError::NoBackend {
+            backend: backend.clone(),
+        });
+    }
+    let rows = server_state::read_answer(state)?;
     let stats = parts
         .next()
         .map(stat_csv::read)

@@ -46,6 +46,16 @@ pub enum RoundError {
     },
 }
 
+impl RoundError {
+    /// HAProxy answers, and what is configured here is not there.
+    pub const fn is_about_the_configuration(&self) -> bool {
+        matches!(
+            self,
+            Self::NoSlots { .. } | Self::Observe(ObserveError::NoBackend { .. })
+        )
+    }
+}
+
 /// What one round of one pool came to.
 #[derive(Clone, Debug)]
 pub struct Round {

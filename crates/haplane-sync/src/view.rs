@@ -90,6 +90,7 @@ fn one_process(board: &Board, pool: &Pool, socket: &str, process: &ProcessStatus
         "damped": ids(&status.damped),
         "failing": ids(&status.failing),
         "by_hand": status.by_hand.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "contested": status.contested,
         "slots": status.slots.iter().map(|slot| slot_view(board, pool, slot)).collect::<Vec<_>>(),
     })
 }

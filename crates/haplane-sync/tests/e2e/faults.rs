@@ -8,9 +8,10 @@ use haplane_testkit::ports::Port;
 use haplane_testkit::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
 
 use crate::basics::{origins, refs};
-use crate::stage::{PATIENCE, Slots, Stage, in_rotation};
+use crate::stage::{PATIENCE, Slots, Stage, in_rotation, settings};
 
 #[tokio::test]
 async fn reload_and_restart_are_repaired() {
@@ -201,5 +202,47 @@ async fn a_socket_that_may_not_change_anything() {
     assert!(error.contains("Permission denied"), "{error}");
     assert_eq!(stage.in_rotation().await, Vec::<String>::new());
     assert_eq!(stage.get("/readyz").await.0, 503);
+    stage.stop().await;
+}
+
+/// By mistake two synchronisers keep the same slots, each for its own list. Neither can win, and both say so.
+#[tokio::test]
+async fn two_synchronisers_on_the_same_slots_are_told() {
+    let mut stage = Stage::new(Version::V28, Slots::plain(4)).await;
+    let origins = origins(4);
+    stage.list(&refs(&origins[..2]));
+    let (other, port) = (stage.dir.path().join("other.hosts"), Port::reserve());
+    let text: String = origins[2..]
+        .iter()
+        .map(|origin| format!("{} id={}\n", origin.address(), origin.name()))
+        .collect();
+    std::fs::write(&other, text).unwrap();
+    let second = format!(
+        "[sync]\nsocket = \"{}\"\nhttp = \"{}\"\nreconcile = \"200ms\"\nagent = \"\"\n\
+         [[pool]]\nname = \"web\"\nbackend = \"web\"\nslots = \"web-\"\nsource = \"file:{}\"\n",
+        stage.haproxy.admin_socket().display(),
+        port.address(),
+        other.display()
+    );
+    stage.start("", "");
+    stage.serves(&refs(&origins[..2])).await;
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(haplane_sync::run(settings(&second), "test", stop.clone()));
+    eventually("it is told", PATIENCE, || async {
+        let pool = stage.pool().await;
+        let (_, metrics) = stage.get("/metrics").await;
+        let contested = pool["processes"][0]["contested"].as_u64();
+        let counted = metrics.contains("haplane_sync_contested{pool=\"web\"} 0");
+        if contested >= Some(5) && !counted {
+            Ok(())
+        } else {
+            Err(pool)
+        }
+    })
+    .await;
+    stop.cancel();
+    task.await.unwrap().unwrap();
+    // Alone again it puts everything right.
+    stage.serves(&refs(&origins[..2])).await;
     stage.stop().await;
 }

@@ -189,6 +189,12 @@ fn about(pool: &Value, now: Timestamp) -> Vec<String> {
                 "{BAD}{here}: HAProxy would not take {id}; it is tried again{BAD:#}"
             ));
         }
+        if let Some(rounds) = process["contested"].as_u64() {
+            lines.push(format!(
+                "{BAD}{here}: its slots were changed from outside and put right {rounds} times within ten minutes: does another \
+                 synchroniser, a script or a person work on them?{BAD:#}"
+            ));
+        }
         for homeless in list(process, "homeless") {
             lines.push(format!(
                 "{BAD}{here}: no slot for {} ({}) since {}{BAD:#}",

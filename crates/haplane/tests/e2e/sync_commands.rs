@@ -353,6 +353,10 @@ async fn once_tells_which_process_would_not_take_whom() {
         "{}",
         run.stdout
     );
-    std::fs::write(stage.config(), toml("slots = \"web-\"")).unwrap();
+    let slots = toml("slots = \"web-\"");
+    std::fs::write(stage.config(), slots.replace("\"web\"", "\"wbe\"")).unwrap();
+    let told = stage.run(&["sync", "--plan"]).exits(2).stdout;
+    assert!(told.contains("HAProxy has no backend named wbe"), "{told}");
+    std::fs::write(stage.config(), slots).unwrap();
     stage.run(&["sync", "--once"]).exits(0);
 }

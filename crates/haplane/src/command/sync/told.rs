@@ -29,7 +29,7 @@ pub(super) fn report(reports: &[PoolReport], deed: Deed) -> Report {
 fn exit(reports: &[PoolReport]) -> Exit {
     let worst = |report: &PoolReport| match (&report.error, &report.held) {
         (Some(RoundError::NotSettled), _) => Exit::NotConverged,
-        (Some(RoundError::NoSlots { .. }), _) => Exit::Usage,
+        (Some(error), _) if error.is_about_the_configuration() => Exit::Usage,
         (Some(RoundError::NoList), Some(_)) if report.from_file => Exit::Refused,
         (Some(_), _) => Exit::Unreachable,
         (None, Some(_)) => Exit::Refused,
