@@ -29,9 +29,9 @@ pub mod world;
 
 pub use memory::{Memory, Outcome, SlotMemory, Stage, Told, Transition};
 pub use model::{
-    Agent, Answers, ByHand, CheckPort, Endpoint, EndpointError, Health, Instance, InstanceId,
-    InstanceIdError, Mode, Moment, Observed, ObservedSlot, Opening, Policy, ProcessId, Removal,
-    Wanted,
+    Agent, Answers, ByHand, CheckPort, DownBy, Endpoint, EndpointError, Health, Instance,
+    InstanceId, InstanceIdError, Mode, Moment, Observed, ObservedSlot, Opening, Policy, ProcessId,
+    Removal, Wanted,
 };
 pub use place::{Rejected, Shared, without_duplicates};
 pub use plan::{Homeless, Plan, Planned, doubtful, plan};

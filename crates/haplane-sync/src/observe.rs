@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use haplane_core::slots::{
-    Agent, Endpoint, Health, Memory, Observed, ObservedSlot, ProcessId, Stage,
+    Agent, DownBy, Endpoint, Health, Memory, Observed, ObservedSlot, ProcessId, Stage,
 };
 use haplane_haproxy::server_state::{self, OpState, ServerRow, StateError};
 use haplane_haproxy::show_info::{self, InfoError};
@@ -216,8 +216,7 @@ fn observed_slot(row: &ServerRow, stat: Option<&StatRow>) -> ObservedSlot {
         }),
         agent,
         asking: row.agent.is_in_progress(),
-        agent_down: stat.is_some_and(|stat| stat.agent_health == Some(0)),
-        agent_said_down: stat.is_some_and(agent_said_down),
+        agent_down: stat.and_then(agent_down),
         health,
         checking: row.check.is_in_progress(),
         weight: row.uweight,
@@ -226,11 +225,18 @@ fn observed_slot(row: &ServerRow, stat: Option<&StatRow>) -> ObservedSlot {
     }
 }
 
-/// `down`, `stopped` or `fail`: everything else that an agent says leaves another word, also what holds nothing down.
-fn agent_said_down(stat: &StatRow) -> bool {
-    stat.agent
-        .as_ref()
-        .is_some_and(|agent| agent.word == "L7STS")
+/// `down`, `stopped` or `fail` leave a word that nothing else leaves.
+fn agent_down(stat: &StatRow) -> Option<DownBy> {
+    let answered = |stat: &StatRow| {
+        stat.agent
+            .as_ref()
+            .is_some_and(|agent| agent.word == "L7STS")
+    };
+    match stat.agent_health {
+        Some(0) if answered(stat) => Some(DownBy::Answer),
+        Some(0) => Some(DownBy::Command),
+        _ => None,
+    }
 }
 
 /// How many instances a pool serves now: slots in rotation with an address of their own.

@@ -185,11 +185,14 @@ impl SlotMemory {
     }
 
     fn enter(&mut self, stage: Stage, reason: Option<Reason>, now: Moment) {
-        if self.stage == stage {
+        // What was put right is told, although the slot is where it was.
+        if self.stage == stage && reason != Some(Reason::ByHand) {
             return;
         }
-        self.stage = stage;
-        self.since = now;
+        if self.stage != stage {
+            self.stage = stage;
+            self.since = now;
+        }
         let instance = self.occupant.as_ref().map(|instance| instance.id.clone());
         // Shared with the pages, which keep the history as it was at their last look.
         let history = Arc::make_mut(&mut self.history);

@@ -196,6 +196,15 @@ pub enum Health {
     Down,
 }
 
+/// What took an agent check down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DownBy {
+    /// `agent down`, or nothing yet: a dynamic server begins so.
+    Command,
+    /// The agent's last answer: `down`, or a word like it.
+    Answer,
+}
+
 /// One slot as HAProxy reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedSlot {
@@ -213,9 +222,7 @@ pub struct ObservedSlot {
     pub asking: bool,
     /// Its agent check is down, as a retired slot's is: it takes no traffic, whatever `admin` is. Never while the agent
     /// check is off; only seen where sessions are counted.
-    pub agent_down: bool,
-    /// The last answer to its agent check was `down`, or a word like it: that, and no command, holds it down.
-    pub agent_said_down: bool,
+    pub agent_down: Option<DownBy>,
     /// Its health check.
     pub health: Health,
     /// A health check is under way: its result counts for whatever address the slot has by then.

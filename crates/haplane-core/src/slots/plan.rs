@@ -6,8 +6,8 @@ use haplane_haproxy::{AdminState, Percent, ServerName};
 
 use super::memory::{Memory, SlotMemory, Stage, Told};
 use super::model::{
-    Agent, Answers, ByHand, CheckPort, Endpoint, Health, Instance, InstanceId, Mode, Moment,
-    Observed, ObservedSlot, Policy, Removal, Wanted,
+    Agent, Answers, ByHand, CheckPort, DownBy, Endpoint, Health, Instance, InstanceId, Mode,
+    Moment, Observed, ObservedSlot, Policy, Removal, Wanted,
 };
 use super::reason::Reason;
 use super::step::{Kind, Step};
@@ -293,7 +293,7 @@ impl<'a> Planner<'a> {
         // Down with its agent check off, it may be held down by that check: it serves nobody, and only being filled
         // again mends that.
         let may_be_held = slot.agent == Agent::Off && slot.health == Health::Down;
-        let serves = slot.in_rotation() && !slot.agent_down && !may_be_held;
+        let serves = slot.in_rotation() && slot.agent_down.is_none() && !may_be_held;
         if serves || kept_out_on_purpose {
             let claim = slot
                 .endpoint
@@ -456,7 +456,7 @@ fn planned(slot: &ObservedSlot, kind: Kind, reason: Reason) -> Planned {
 /// In maintenance because its instance shall be? Its agent check runs then, and is up; of a slot that was freed it is
 /// down, and of one that is being filled it is off.
 fn may_be_kept_out(slot: &ObservedSlot) -> bool {
-    !slot.in_rotation() && slot.agent == Agent::On && !slot.agent_down
+    !slot.in_rotation() && slot.agent == Agent::On && slot.agent_down.is_none()
 }
 
 /// `health down` is lifted by a passed check only, so it is for slots whose checks run.
@@ -466,7 +466,7 @@ fn is_checked(slot: &ObservedSlot) -> bool {
 
 /// Down by a command: no answer to its words has the word that lifts it.
 fn is_held_down_by_hand(slot: &ObservedSlot) -> bool {
-    slot.agent == Agent::On && slot.agent_down && !slot.agent_said_down
+    slot.agent == Agent::On && slot.agent_down == Some(DownBy::Command)
 }
 
 /// A slot without agent check is ours alone: if it differs, a person changed it, or its instance's weight changed.

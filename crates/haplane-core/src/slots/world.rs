@@ -8,8 +8,8 @@ use haplane_haproxy::{AdminState, ServerName};
 
 use super::memory::{Memory, Outcome};
 use super::model::{
-    Agent, Answers, Endpoint, Health, Instance, Moment, Observed, ObservedSlot, Opening, Policy,
-    ProcessId, Wanted,
+    Agent, Answers, DownBy, Endpoint, Health, Instance, Moment, Observed, ObservedSlot, Opening,
+    Policy, ProcessId, Wanted,
 };
 use super::plan::{Homeless, Plan, Planned, plan};
 use super::words::weight_in_force;
@@ -39,7 +39,7 @@ impl World {
     pub fn observe(&self) -> Observed {
         let mut slots = self.slots.clone();
         for slot in &mut slots {
-            slot.agent_down &= slot.agent == Agent::On;
+            slot.agent_down = slot.agent_down.filter(|_| slot.agent == Agent::On);
         }
         Observed {
             process: self.process,
@@ -87,9 +87,9 @@ impl World {
                 self.sends.insert(slot.server.clone(), words.clone());
             }
             Action::AgentDown | Action::AgentUp if slot.agent != Agent::On => return false,
-            Action::AgentDown => slot.agent_down = true,
+            Action::AgentDown => slot.agent_down = Some(DownBy::Command),
             Action::AgentUp => {
-                slot.agent_down = false;
+                slot.agent_down = None;
                 if slot.in_rotation() && slot.health == Health::Down {
                     slot.health = Health::Up;
                 }
@@ -126,8 +126,7 @@ impl World {
             agent: if enrolled { Agent::Off } else { Agent::Absent },
             asking: false,
             // The agent check of a dynamic server begins with health 0 (facts 7.3).
-            agent_down: enrolled,
-            agent_said_down: false,
+            agent_down: enrolled.then_some(DownBy::Command),
             health: if has("check") {
                 Health::Off
             } else {

@@ -20,12 +20,12 @@ fn with_pool(keys: &str) -> String {
         ("source", "consul:webapp"),
         ("slots", "web-"),
     ];
-    let missing: String = usual
+    let missing: Vec<_> = usual
         .iter()
         .filter(|(key, _)| !keys.contains(&format!("{key} = ")))
         .map(|(key, value)| format!("{key} = \"{value}\"\n"))
         .collect();
-    format!("{SYNC}[[pool]]\n{keys}\n{missing}")
+    format!("{SYNC}[[pool]]\n{keys}\n{}", missing.concat())
 }
 
 /// Exactly these problems: each begins so, and stands in this line.

@@ -255,12 +255,30 @@ async fn an_enrolled_slot_that_somebody_took_down_is_put_right() {
         let sync = format!("agent = \"{}\"", agent.address());
         stage.start(&sync, "");
         stage.serves_up(&refs(&origins[..2])).await;
-        for command in [
-            "set server web/web-1 agent down",
-            "disable health web/web-2",
-            "disable health web/web-3",
+        let slot_of = async |instance: Option<&str>| {
+            let pool = stage.pool().await;
+            let slots = pool["processes"][0]["slots"].as_array().unwrap().clone();
+            let found = slots
+                .into_iter()
+                .find(|slot| slot["instance"].as_str() == instance);
+            found.unwrap()
+        };
+        let free = eventually("one slot is free", PATIENCE, || async {
+            let slot = slot_of(None).await;
+            if slot["state"] == "free" {
+                Ok(slot)
+            } else {
+                Err(slot)
+            }
+        })
+        .await;
+        for (command, slot) in [
+            ("set server web/{} agent down", slot_of(Some("i0")).await),
+            ("disable health web/{}", slot_of(Some("i1")).await),
+            ("disable health web/{}", free),
         ] {
-            assert_eq!(stage.haproxy.command(command).await.trim(), "");
+            let command = command.replace("{}", slot["slot"].as_str().unwrap());
+            assert_eq!(stage.haproxy.command(&command).await.trim(), "");
         }
         eventually(
             "checked again, in one slot or another",
@@ -281,11 +299,17 @@ async fn an_enrolled_slot_that_somebody_took_down_is_put_right() {
         )
         .await;
         stage.serves_up(&refs(&origins[..2])).await;
-        let told = stage.pool().await["processes"][0]["slots"].to_string();
-        assert!(
-            told.contains("somebody had changed the slot by hand"),
-            "{told}"
-        );
+        eventually("it is said why", PATIENCE, || async {
+            let told = stage.pool().await["processes"][0]["slots"].to_string();
+            let all = ["taken out", "told again"]
+                .map(|done| format!("{done} because somebody had changed the slot by hand"));
+            if all.iter().all(|why| told.contains(why)) {
+                Ok(())
+            } else {
+                Err(told)
+            }
+        })
+        .await;
 
         // A free slot without its check would open its next instance unchecked.
         origins[2].set_healthy(false);
@@ -302,16 +326,8 @@ async fn an_enrolled_slot_that_somebody_took_down_is_put_right() {
 
         // What the agent itself says is no change by hand.
         agent.say("web/i0", Say::Text("down\n".into()));
-        let slot_of_i0 = async || {
-            let pool = stage.pool().await;
-            let slots = pool["processes"][0]["slots"].as_array().unwrap().clone();
-            slots
-                .into_iter()
-                .find(|slot| slot["instance"] == "i0")
-                .unwrap()
-        };
         eventually("down by its word", PATIENCE, || async {
-            let slot = slot_of_i0().await;
+            let slot = slot_of(Some("i0")).await;
             if slot["health"] == "down" {
                 Ok(())
             } else {
@@ -319,14 +335,14 @@ async fn an_enrolled_slot_that_somebody_took_down_is_put_right() {
             }
         })
         .await;
-        let before = slot_of_i0().await;
+        let before = slot_of(Some("i0")).await;
         let asked = agent.asked("web/i0");
         eventually("asked many more times", PATIENCE, || async {
             let more = agent.asked("web/i0") - asked;
             if more > 10 { Ok(()) } else { Err(more) }
         })
         .await;
-        let after = slot_of_i0().await;
+        let after = slot_of(Some("i0")).await;
         assert_eq!(
             (&after["slot"], &after["since"]),
             (&before["slot"], &before["since"]),

@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::basics::{origins, refs};
-use crate::stage::{PATIENCE, Slots, Stage, in_rotation, settings};
+use crate::stage::{PATIENCE, Slots, Stage, host_list, in_rotation, settings};
 
 #[tokio::test]
 async fn reload_and_restart_are_repaired() {
@@ -212,10 +212,7 @@ async fn two_synchronisers_on_the_same_slots_are_told() {
     let origins = origins(4);
     stage.list(&refs(&origins[..2]));
     let (other, port) = (stage.dir.path().join("other.hosts"), Port::reserve());
-    let text: String = origins[2..]
-        .iter()
-        .map(|origin| format!("{} id={}\n", origin.address(), origin.name()))
-        .collect();
+    let text = host_list(&refs(&origins[2..]));
     std::fs::write(&other, text).unwrap();
     let second = format!(
         "[sync]\nsocket = \"{}\"\nhttp = \"{}\"\nreconcile = \"200ms\"\nagent = \"\"\n\

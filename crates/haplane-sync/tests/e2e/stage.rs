@@ -77,6 +77,15 @@ pub(super) fn settings(text: &str) -> SyncSettings {
     sync.unwrap()
 }
 
+/// A line for each origin.
+pub(super) fn host_list(origins: &[&Origin]) -> String {
+    let mut text = String::new();
+    for origin in origins {
+        writeln!(text, "{} id={}", origin.address(), origin.name()).unwrap();
+    }
+    text
+}
+
 impl Stage {
     pub(super) async fn new(version: Version, slots: Slots) -> Self {
         let frontend = Port::reserve();
@@ -102,11 +111,7 @@ impl Stage {
     }
 
     pub(super) fn list(&self, origins: &[&Origin]) {
-        let mut text = String::new();
-        for origin in origins {
-            writeln!(text, "{} id={}", origin.address(), origin.name()).unwrap();
-        }
-        self.write_hosts(&text);
+        self.write_hosts(&host_list(origins));
     }
 
     /// The configuration of a synchroniser of this HAProxy, with more keys for `[sync]` and for its pool.

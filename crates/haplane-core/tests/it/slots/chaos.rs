@@ -85,8 +85,7 @@ pub(super) fn slot(n: usize, agent: Agent, health: Health) -> ObservedSlot {
         sessions: 0,
         agent,
         asking: false,
-        agent_down: false,
-        agent_said_down: false,
+        agent_down: None,
         health,
         checking: false,
         weight: 100,
@@ -97,7 +96,7 @@ pub(super) fn slot(n: usize, agent: Agent, health: Health) -> ObservedSlot {
 
 /// Whether HAProxy sends it new requests.
 fn takes_traffic(slot: &ObservedSlot) -> bool {
-    let held = slot.agent == Agent::On && slot.agent_down;
+    let held = slot.agent == Agent::On && slot.agent_down.is_some();
     slot.admin == AdminState::Ready && slot.health != Health::Down && !held
 }
 
@@ -291,7 +290,7 @@ impl Chaos {
             slot.admin = AdminState::Maint;
             slot.sessions = 0;
             (slot.asking, slot.checking) = (false, false);
-            slot.agent_down = false;
+            slot.agent_down = None;
             slot.weight = slot.configured_weight;
             if slot.agent == Agent::Off {
                 slot.agent = Agent::On;

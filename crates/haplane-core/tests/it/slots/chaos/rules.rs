@@ -22,7 +22,7 @@ impl Chaos {
                 .find(|slot| slot.server == planned.step.slot)
                 .unwrap();
             let memory = self.memory.slot(&planned.step.slot).unwrap();
-            let held_down = seen.agent == Agent::On && seen.agent_down;
+            let held_down = seen.agent == Agent::On && seen.agent_down.is_some();
             let served = memory.stage == Stage::Active
                 && !held_down
                 && seen.endpoint.is_some_and(|e| live.contains(&e));
@@ -138,7 +138,9 @@ impl Chaos {
                 _ if slot.health == Health::Off => {
                     self.fail(&format!("the check of {} is off", slot.server))
                 }
-                Agent::On if slot.agent_down => self.fail(&format!("{} is held down", slot.server)),
+                Agent::On if slot.agent_down.is_some() => {
+                    self.fail(&format!("{} is held down", slot.server))
+                }
                 Agent::Off => self.fail(&format!("the agent of {} is off", slot.server)),
                 Agent::On if !own => self.fail(&format!(
                     "{} sends {sends:?} for {}",
