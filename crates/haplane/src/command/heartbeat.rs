@@ -3,6 +3,8 @@
 
 mod beat;
 mod metrics;
+mod own;
+mod values;
 
 use std::cell::Cell;
 use std::io;
@@ -27,7 +29,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interruptions;
 use crate::report::Report;
 use crate::session::Session;
-use beat::Heart;
+use beat::{Ended, Heart};
 use metrics::{Metrics, Outcome};
 
 /// Where its figures are when nothing is said.
@@ -72,11 +74,14 @@ async fn once(heart: &Heart<'_>) -> Result<Report, Failure> {
         by = twice => return Err(heart.torn_off(by)),
     };
     match (beat, first.get()) {
-        (Ok(Some(beat)), _) => Ok(beat.report()),
-        (Ok(None), by) => {
+        (Ok(Ended::Proven(beat)), _) => Ok(beat.report()),
+        (Ok(Ended::Stopped { until }), by) => {
             let by = by.unwrap_or(Exit::Unexpected);
-            let message = format!("{}: {} is as it was before", by.word(), heart.key);
-            Err(Failure::new(by, message))
+            let row = until.map_or_else(
+                || format!("{} is as it was before", heart.key),
+                |until| heart.until_then(until),
+            );
+            Err(Failure::new(by, format!("{}: {row}", by.word())))
         }
         (Err(failure), Some(by)) => Err(Failure {
             exit: by,
@@ -130,7 +135,7 @@ async fn beat_until_stopped(heart: &Heart<'_>, every: Duration, metrics: &Metric
     while !heart.stop.is_cancelled() {
         let start = Instant::now();
         match heart.beat().await {
-            Ok(Some(beat)) => {
+            Ok(Ended::Proven(beat)) => {
                 metrics.beat(Outcome::Proven);
                 for way in beat.ways() {
                     metrics.way(way);
@@ -140,7 +145,7 @@ async fn beat_until_stopped(heart: &Heart<'_>, every: Duration, metrics: &Metric
                     output.note("the heartbeat is proven again");
                 }
             }
-            Ok(None) => {}
+            Ok(Ended::Stopped { .. }) => {}
             Err(failure) => {
                 let late = failure.exit == Exit::NotConverged;
                 metrics.beat(if late { Outcome::Late } else { Outcome::Failed });

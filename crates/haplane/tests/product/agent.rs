@@ -54,8 +54,13 @@ impl Agent {
 
     /// The same, with agent checks on this port.
     pub(crate) async fn start_at(node: &str, haplane: &Haplane, checks: Port) -> Self {
+        Self::start_with(&["--node", node], haplane, checks).await
+    }
+
+    /// The same, with these flags.
+    pub(crate) async fn start_with(flags: &[&str], haplane: &Haplane, checks: Port) -> Self {
         let http = Port::reserve();
-        let mut command = haplane.command(&["agent", "--node", node]);
+        let mut command = haplane.command(&[&["agent"], flags].concat());
         command
             .args(["--listen", &checks.address().to_string()])
             .args(["--http-listen", &http.address().to_string()]);
