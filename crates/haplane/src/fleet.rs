@@ -124,7 +124,7 @@ impl Fleet {
     /// make a proof easier.
     pub async fn registered(client: &Client) -> Result<Self, StoreError> {
         let instances = client.instances(SERVICE, Which::All).await?;
-        let agents: Vec<Agent> = instances.list.iter().filter_map(agent_of).collect();
+        let agents: Vec<Agent> = instances.list.iter().map(agent_of).collect();
         let nobody = agents.is_empty().then(|| {
             format!(
                 "no agent is registered in Consul as service {SERVICE} (or the token may not see it: \
@@ -237,12 +237,14 @@ impl Fleet {
     }
 }
 
-fn agent_of(instance: &Instance) -> Option<Agent> {
-    let port = u16::try_from(instance.port).ok().filter(|port| *port > 0)?;
-    Some(Agent {
+/// One that is registered with a port that is none cannot be asked, and counts all the same: at port 0 nobody
+/// answers.
+fn agent_of(instance: &Instance) -> Agent {
+    let port = u16::try_from(instance.port).unwrap_or(0);
+    Agent {
         name: Some(instance.meta.get("node").unwrap_or(&instance.node).clone()),
         address: AgentAddress::new(instance.address.clone(), port),
-    })
+    }
 }
 
 impl Agent {

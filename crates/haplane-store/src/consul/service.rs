@@ -98,6 +98,15 @@ pub struct Check {
 }
 
 impl Instance {
+    /// Whether the Consul agent of its node is alive.
+    pub fn has_consul(&self) -> bool {
+        let of_node = |check: &&Check| check.id == "serfHealth";
+        let checks = self.checks.iter();
+        checks
+            .filter(of_node)
+            .any(|check| check.status == "passing")
+    }
+
     /// Whether every check passes.
     pub fn is_passing(&self) -> bool {
         self.checks.iter().all(|check| check.status == "passing")

@@ -39,7 +39,20 @@ pub async fn run(session: &Session, options: &ForgetOptions) -> Result<Report, F
     if !options.dry_run {
         session.confirm(options.yes, &format!("forget node {}", options.node))?;
         for one in &gone {
+            // A Consul agent has a list of its own, from which it would announce the service again.
+            let beside_us = consul.registered(SERVICE, &one.id).await;
+            let is_beside_us = matches!(beside_us, Ok(Some(_)));
+            if is_beside_us {
+                consul.deregister(SERVICE, &one.id).await?;
+            }
             consul.forget_instance(&one.node, &one.id).await?;
+            if !is_beside_us && one.has_consul() {
+                session.output.warn(&format!(
+                    "the Consul agent of node {} still runs, and may announce {} again: run `haplane forget {}` \
+                     there too",
+                    one.node, one.id, options.node
+                ));
+            }
         }
     }
     let ids: Vec<&str> = gone.iter().map(|one| one.id.as_str()).collect();

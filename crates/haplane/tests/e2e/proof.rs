@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use haplane_testkit::eventually::eventually;
+use haplane_testkit::http::Request;
 use serde_json::json;
 
 use crate::command::Haplane;
@@ -141,6 +142,23 @@ async fn whoever_does_not_do_it_is_named() {
     let launch = fleet.balancers[0].launch.clone();
     fleet.balancers[0].agent.replace(&launch);
     fleet.haplane.run(&["wait", "--json"]).exits(0);
+
+    // One that is registered where nobody can be asked.
+    let nowhere = json!({
+        "ID": "haplane-agent-lb-99", "Name": "haplane-agent", "Port": 0, "Meta": {"node": "lb-99"}
+    });
+    let register = Request::put("/v1/agent/service/register", nowhere.to_string());
+    let _ = fleet.consul.request(register).await.unwrap().ok();
+    let waited = fleet.haplane.run(&["wait", "--timeout", "0s", "--json"]);
+    let named = laggards(&waited.exits(4).json());
+    assert!(named[0].starts_with("lb-99 *: its agent at"), "{named:?}");
+    fleet.haplane.run(&["forget", "lb-99"]).exits(0);
+    let services = Request::get("/v1/agent/services");
+    let services = fleet.consul.request(services).await.unwrap().ok().json();
+    assert!(
+        services.get("haplane-agent-lb-99").is_none(),
+        "its Consul agent would announce it again: {services}"
+    );
 
     // An HAProxy that is stopped, and one row of another that does not ask any more.
     fleet.balancers[1].haproxy.kill().await;
