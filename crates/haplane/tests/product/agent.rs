@@ -97,6 +97,15 @@ impl Agent {
 
     /// Keeps asking for these lines, as HAProxy does.
     pub(crate) fn asked(&self, lines: &[&str]) -> tokio::task::JoinHandle<()> {
+        self.asked_every(Duration::from_millis(200), lines)
+    }
+
+    /// The same at HAProxy's usual interval: a busy machine makes no row silent.
+    pub(crate) fn asked_calmly(&self, lines: &[&str]) -> tokio::task::JoinHandle<()> {
+        self.asked_every(Duration::from_secs(2), lines)
+    }
+
+    fn asked_every(&self, pause: Duration, lines: &[&str]) -> tokio::task::JoinHandle<()> {
         let lines: Vec<_> = lines.iter().map(|line| format!("{line}\n")).collect();
         let checks = self.checks.address();
         tokio::spawn(async move {
@@ -104,7 +113,7 @@ impl Agent {
                 for line in &lines {
                     ask(checks, line.as_bytes()).await.ok();
                 }
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                tokio::time::sleep(pause).await;
             }
         })
     }

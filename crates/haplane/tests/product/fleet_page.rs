@@ -124,7 +124,7 @@ async fn the_fleet_page_shows_who_does_what_and_why() {
     assert!(ui.process.exit(Duration::from_secs(10)).await.success());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_fleet_page_shows_what_is_wrong_and_folds_the_rest() {
     let folder = Folder::new();
     let haplane = folder.haplane();
@@ -136,8 +136,11 @@ async fn the_fleet_page_shows_what_is_wrong_and_folds_the_rest() {
     ];
     let rows: Vec<_> = (0..40).map(|one| format!("web/s-{one} canary")).collect();
     let rows: Vec<_> = rows.iter().map(String::as_str).collect();
-    let _asking: Vec<_> = agents.iter().map(|agent| agent.asked(&rows)).collect();
-    let failing = agents[2].asked(&["web/wrong"]);
+    let _asking: Vec<_> = agents
+        .iter()
+        .map(|agent| agent.asked_calmly(&rows))
+        .collect();
+    let failing = agents[2].asked_calmly(&["web/wrong"]);
     let urls = addresses(&agents);
     haplane
         .run(&["set", "canary", "drain", "--agents", &urls])
@@ -186,7 +189,7 @@ async fn the_fleet_page_shows_what_is_wrong_and_folds_the_rest() {
     browser
         .until("document.querySelector('#why-nodes').innerText.includes('silent')")
         .await;
-    let _again = agents[2].asked(&["web/wrong"]);
+    let _again = agents[2].asked_calmly(&["web/wrong"]);
     browser
         .until("document.querySelector('#why-nodes').innerText.includes('unobserved')")
         .await;
