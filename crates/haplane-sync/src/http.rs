@@ -120,3 +120,115 @@ async fn confirm(
         Err(error) => refuse(StatusCode::CONFLICT, error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::pool::Pool;
+    use crate::settings::tests::{read, with_pool};
+    use crate::source::{Heard, Listing, Reading};
+
+    fn shown() -> Arc<Shown> {
+        let settings = read(&with_pool("")).unwrap();
+        let changed = Arc::new(watch::Sender::new(0));
+        let pools = Pool::all(&settings.pools, settings.sockets.len(), &changed);
+        let board = Board::new(Clock::start(), pools, &settings.sockets, settings.reconcile);
+        let mut registry = haplane_daemon::metrics::registry("test");
+        let metrics = Arc::new(Metrics::register(&mut registry));
+        Arc::new(Shown {
+            board: Arc::new(board),
+            metrics,
+            registry: Arc::new(registry),
+        })
+    }
+
+    async fn confirmed(shown: &Arc<Shown>, peer: &str, body: &'static str) -> StatusCode {
+        let peer = Extension(ConnectInfo(peer.parse().unwrap()));
+        let body = Bytes::from_static(body.as_bytes());
+        confirm(State(Arc::clone(shown)), peer, body).await.status()
+    }
+
+    #[tokio::test]
+    async fn a_held_list_is_confirmed_from_this_machine_only() {
+        let shown = shown();
+        let pool = &shown.board.pools[0];
+        let now = shown.board.clock.now();
+        pool.learn_baseline(&"/run/a.sock".into(), 3, now);
+        let heard = pool.take(Reading::List(Listing::default()), now);
+        assert_eq!(heard, Heard::Held);
+        let wish = r#"{"pool": "web", "has": 0}"#;
+        for (peer, body, expected) in [
+            ("10.0.0.9:4000", wish, StatusCode::FORBIDDEN),
+            ("[fd00::9]:4000", wish, StatusCode::FORBIDDEN),
+            ("[::ffff:10.0.0.9]:4000", wish, StatusCode::FORBIDDEN),
+            ("127.0.0.1:4000", "web", StatusCode::BAD_REQUEST),
+            (
+                "127.0.0.1:4000",
+                r#"{"pool": "api"}"#,
+                StatusCode::NOT_FOUND,
+            ),
+            (
+                "127.0.0.1:4000",
+                r#"{"pool": "web", "has": 1}"#,
+                StatusCode::CONFLICT,
+            ),
+        ] {
+            assert_eq!(
+                confirmed(&shown, peer, body).await,
+                expected,
+                "{peer} {body}"
+            );
+            assert!(pool.standing().held.is_some(), "{peer} {body}");
+        }
+        assert_eq!(
+            confirmed(&shown, "[::ffff:127.0.0.1]:4000", wish).await,
+            StatusCode::OK
+        );
+        assert!(pool.standing().held.is_none());
+    }
+
+    /// The alert on it needs no word from a loop that no longer turns.
+    #[tokio::test(start_paused = true)]
+    async fn the_heartbeat_stops_with_a_loop() {
+        let shown = shown();
+        let beat = async || {
+            let page = metrics(State(Arc::clone(&shown)), HeaderMap::new()).await;
+            let page = axum::body::to_bytes(page.into_body(), usize::MAX)
+                .await
+                .unwrap();
+            let page = String::from_utf8(page.to_vec()).unwrap();
+            let name = "haplane_sync_heartbeat_timestamp_seconds ";
+            let line = page.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().parse::<f64>().unwrap()
+        };
+        let healthy = async || healthz(State(Arc::clone(&shown))).await.status();
+        let turn = || {
+            let now = shown.board.clock.now();
+            let socket = "/run/a.sock".into();
+            shown
+                .board
+                .update(&socket, |process| process.last_turn = now);
+        };
+        let mut last = beat().await;
+        for _ in 0..5 {
+            tokio::time::advance(Duration::from_secs(30)).await;
+            turn();
+            let next = beat().await;
+            assert!(next > last, "{next} {last}");
+            last = next;
+        }
+        assert_eq!(healthy().await, StatusCode::OK);
+        for _ in 0..5 {
+            tokio::time::advance(Duration::from_mins(1)).await;
+            assert_eq!(beat().await.to_bits(), last.to_bits());
+        }
+        assert_eq!(healthy().await, StatusCode::SERVICE_UNAVAILABLE);
+        turn();
+        assert!(beat().await > last);
+    }
+}

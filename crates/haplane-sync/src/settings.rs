@@ -37,6 +37,13 @@ impl fmt::Display for SocketPath {
     }
 }
 
+#[cfg(test)]
+impl From<&str> for SocketPath {
+    fn from(path: &str) -> Self {
+        Self::Process(path.into())
+    }
+}
+
 /// Where a pool's list comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -474,4 +481,4 @@ fn check_port(given: &Given<'_>) -> Result<CheckPort, String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -32,6 +32,12 @@ impl Version {
     /// Every version that haplane is tested with.
     pub const ALL: [Self; 2] = [Self::V28, Self::V26];
 
+    /// The same on all of them, at the same time: most of such a test is waiting.
+    pub async fn each(case: impl AsyncFn(Self)) {
+        let [newer, older] = Self::ALL;
+        tokio::join!(case(newer), case(older));
+    }
+
     fn peer(self) -> Peer {
         match self {
             Self::V26 => Peer::Haproxy26,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn read(text: &str) -> Result<SyncSettings, String> {
+pub(crate) fn read(text: &str) -> Result<SyncSettings, String> {
     let document = Document::parse("haplane.toml", text, Vec::new());
     let settings = Settings::read(&document, |_| None);
     let sync = settings.and_then(|settings| SyncSettings::read(&document, &settings));
@@ -13,7 +13,7 @@ fn read(text: &str) -> Result<SyncSettings, String> {
 const SYNC: &str = "[sync]\nsocket = \"/run/a.sock\"\n";
 
 /// `[sync]` in two lines, then one pool: `[[pool]]` stands in line 3.
-fn with_pool(keys: &str) -> String {
+pub(crate) fn with_pool(keys: &str) -> String {
     let usual = [
         ("name", "web"),
         ("backend", "web"),

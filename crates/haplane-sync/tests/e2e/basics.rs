@@ -8,17 +8,7 @@ use haplane_testkit::haproxy::Version;
 use haplane_testkit::origin::Origin;
 use haplane_testkit::traffic::{Traffic, send};
 
-use crate::stage::{PATIENCE, Slots, Stage};
-
-pub(super) fn origins(count: usize) -> Vec<Origin> {
-    (0..count)
-        .map(|n| Origin::start(&format!("i{n}")))
-        .collect()
-}
-
-pub(super) fn refs(origins: &[Origin]) -> Vec<&Origin> {
-    origins.iter().collect()
-}
+use crate::stage::{PATIENCE, Slots, Stage, origins, refs};
 
 /// What the metrics page holds after the first test.
 const METRICS: [&str; 11] = [
@@ -108,11 +98,7 @@ async fn slots_of(stage: &Stage, ids: &[&str]) -> BTreeSet<(String, String)> {
 /// Nobody asks an endpoint before its first passed check, or after it left.
 #[tokio::test]
 async fn no_request_before_the_first_passed_check_nor_after_leaving() {
-    let slots = Slots {
-        count: 3,
-        check: "check inter 150ms rise 2 fall 2",
-        agent: None,
-    };
+    let slots = Slots::checked(3, "check inter 150ms rise 2 fall 2");
     for version in Version::ALL {
         let mut stage = Stage::new(version, slots).await;
         let origins = origins(3);
@@ -267,11 +253,7 @@ async fn changes_by_hand() {
     stage.stop().await;
 
     stage.start("", "by_hand = \"leave\"");
-    eventually("it knows its slots again", PATIENCE, || async {
-        let ready = stage.get("/readyz").await;
-        if ready.0 == 200 { Ok(()) } else { Err(ready) }
-    })
-    .await;
+    stage.is_ready().await;
     stage
         .haproxy
         .command("set server web/web-1 state maint")
@@ -321,11 +303,7 @@ async fn a_weight_that_is_refused_keeps_nobody_out() {
 /// passed a check gets none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_in_the_moment_of_opening() {
-    let slots = Slots {
-        count: 2,
-        check: "check inter 100ms rise 1",
-        agent: None,
-    };
+    let slots = Slots::checked(2, "check inter 100ms rise 1");
     for version in Version::ALL {
         let mut stage = Stage::new(version, slots).await;
         let origins = origins(2);

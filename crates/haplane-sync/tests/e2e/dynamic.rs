@@ -5,8 +5,7 @@ use haplane_testkit::eventually::eventually;
 use haplane_testkit::haproxy::Version;
 use haplane_testkit::traffic::send;
 
-use crate::basics::{origins, refs};
-use crate::stage::{PATIENCE, Slots, Stage};
+use crate::stage::{PATIENCE, Slots, Stage, origins, refs};
 
 /// The template's one slot stands for a server of the configuration, which is not ours.
 fn config() -> Slots {
@@ -32,7 +31,7 @@ async fn names(stage: &Stage) -> Vec<String> {
 
 #[tokio::test]
 async fn servers_are_added_and_deleted() {
-    for version in Version::ALL {
+    Version::each(async |version| {
         let mut stage = Stage::new(version, config()).await;
         let origins = origins(6);
         stage.list(&refs(&origins[..3]));
@@ -70,13 +69,14 @@ async fn servers_are_added_and_deleted() {
         stage.haproxy.reload().await;
         stage.serves_up(&refs(&origins[5..])).await;
         stage.stop().await;
-    }
+    })
+    .await;
 }
 
 /// The agent of a dynamic server starts with health 0: only told otherwise, or by the word `up`, would it come up.
 #[tokio::test]
 async fn enrolled_dynamic_servers_come_up_and_keep_their_state() {
-    for version in Version::ALL {
+    Version::each(async |version| {
         let agent = RecordingAgent::start(Say::Text("ready 100%\n".into()));
         agent.say("web/i1", Say::Text("drain\n".into()));
         let mut stage = Stage::new(version, config()).await;
@@ -123,14 +123,15 @@ async fn enrolled_dynamic_servers_come_up_and_keep_their_state() {
         })
         .await;
         stage.stop().await;
-    }
+    })
+    .await;
 }
 
 /// HAProxy refuses a server that was never there: no slot shows it, so everything else must. (Once a pool of which not one
 /// server could be added was told as ready, in line, and without anybody who has no slot.)
 #[tokio::test]
 async fn a_server_that_haproxy_will_not_take_is_told_until_it_is_in() {
-    for version in Version::ALL {
+    Version::each(async |version| {
         let mut stage = Stage::new(version, config()).await;
         let origins = origins(2);
         stage.list(&refs(&origins));
@@ -175,5 +176,6 @@ async fn a_server_that_haproxy_will_not_take_is_told_until_it_is_in() {
         })
         .await;
         stage.stop().await;
-    }
+    })
+    .await;
 }

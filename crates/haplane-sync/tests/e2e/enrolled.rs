@@ -9,28 +9,17 @@ use haplane_testkit::origin::Origin;
 use haplane_testkit::records::Record;
 use haplane_testkit::traffic::{Traffic, send};
 
-use crate::basics::{origins, refs};
-use crate::stage::{PATIENCE, Slots, Stage};
-
-fn agent() -> RecordingAgent {
-    let agent = RecordingAgent::start(Say::Text("ready 100%\n".into()));
-    agent.say("@free", Say::Text("maint\n".into()));
-    agent
-}
+use crate::stage::{PATIENCE, Slots, Stage, origins, refs, responder};
 
 fn slots(count: usize, agent: &RecordingAgent) -> Slots {
-    Slots {
-        count,
-        check: "check inter 150ms rise 2 fall 2",
-        agent: Some(agent.address().port()),
-    }
+    Slots::checked(count, "check inter 150ms rise 2 fall 2").asking(agent)
 }
 
 /// The desired state of an instance follows it into whatever slot.
 #[tokio::test]
 async fn a_drained_instance_stays_drained_wherever_it_moves() {
-    for version in Version::ALL {
-        let agent = agent();
+    Version::each(async |version| {
+        let agent = responder();
         agent.say("web/i1", Say::Text("drain\n".into()));
         agent.say("web/i2", Say::Text("maint\n".into()));
         let mut stage = Stage::new(version, slots(4, &agent)).await;
@@ -96,7 +85,8 @@ async fn a_drained_instance_stays_drained_wherever_it_moves() {
         })
         .await;
         stage.stop().await;
-    }
+    })
+    .await;
 }
 
 /// Instances and what HAProxy's admin state of their slots is, sorted.
@@ -121,7 +111,7 @@ async fn states(stage: &Stage) -> Vec<(String, String)> {
 /// An agent that takes its time makes asks overlap every step; nobody is asked unchecked, and everybody is served.
 #[tokio::test]
 async fn a_slow_agent_and_much_churn() {
-    let agent = agent();
+    let agent = responder();
     agent.say_to_all(Say::Text("ready 100%\n".into()));
     let mut stage = Stage::new(Version::V28, slots(4, &agent)).await;
     let origins = origins(8);
@@ -164,7 +154,7 @@ async fn a_slow_agent_and_much_churn() {
 /// Without an answer a new instance waits for a moment; then it is opened all the same.
 #[tokio::test]
 async fn a_dead_agent_keeps_nobody_out_for_long() {
-    let mut agent = agent();
+    let mut agent = responder();
     let mut stage = Stage::new(Version::V28, slots(2, &agent)).await;
     let origins = origins(2);
     stage.list(&refs(&origins[..1]));
@@ -188,8 +178,8 @@ async fn a_dead_agent_keeps_nobody_out_for_long() {
 /// opened, and also for a synchroniser that starts meanwhile.
 #[tokio::test]
 async fn a_drain_holds_while_the_agent_is_away() {
-    for version in Version::ALL {
-        let mut agent = agent();
+    Version::each(async |version| {
+        let mut agent = responder();
         let mut stage = Stage::new(version, slots(6, &agent)).await;
         let origins = origins(3);
         stage.list(&refs(&origins));
@@ -241,14 +231,15 @@ async fn a_drain_holds_while_the_agent_is_away() {
         stage.start(&sync, "");
         are(&stage, ["ready", "drain", "maint"]).await;
         stage.stop().await;
-    }
+    })
+    .await;
 }
 
 /// Held down by its agent check without the agent's word, or without its health check, a slot looks as if it served.
 #[tokio::test]
 async fn an_enrolled_slot_that_somebody_took_down_is_put_right() {
-    for version in Version::ALL {
-        let agent = agent();
+    Version::each(async |version| {
+        let agent = responder();
         let mut stage = Stage::new(version, slots(3, &agent)).await;
         let origins = origins(3);
         stage.list(&refs(&origins[..2]));
@@ -349,5 +340,6 @@ async fn an_enrolled_slot_that_somebody_took_down_is_put_right() {
             "{after}"
         );
         stage.stop().await;
-    }
+    })
+    .await;
 }

@@ -10,12 +10,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::basics::{origins, refs};
-use crate::stage::{PATIENCE, Slots, Stage, host_list, in_rotation, settings};
+use crate::stage::{
+    PATIENCE, Slots, Stage, host_list, origins, refs, serves_so_many, settings, sockets,
+};
 
 #[tokio::test]
 async fn reload_and_restart_are_repaired() {
-    for version in Version::ALL {
+    Version::each(async |version| {
         let mut stage = Stage::new(version, Slots::plain(5)).await;
         let origins = origins(4);
         stage.list(&refs(&origins));
@@ -31,7 +32,8 @@ async fn reload_and_restart_are_repaired() {
             "{metrics}"
         );
         stage.stop().await;
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -54,11 +56,7 @@ async fn through_the_master_also_after_a_reload() {
         "",
     );
     for _ in 0..2 {
-        eventually("the worker serves them", PATIENCE, || async {
-            let seen = in_rotation(&behind).await;
-            if seen.len() == 3 { Ok(()) } else { Err(seen) }
-        })
-        .await;
+        serves_so_many(&behind, 3).await;
         behind.reload().await;
     }
     stage.stop().await;
@@ -82,17 +80,8 @@ async fn a_hung_process_delays_nobody_else() {
     hung.process().signal(Signal::STOP);
     let origins = origins(4);
     stage.list(&refs(&origins[..2]));
-    let sockets = [
-        hung.admin_socket(),
-        busy.admin_socket(),
-        stage.haproxy.admin_socket(),
-    ];
-    let sockets: Vec<_> = sockets
-        .iter()
-        .map(|socket| format!("\"{}\"", socket.display()))
-        .collect();
     let began = std::time::Instant::now();
-    stage.start(&format!("socket = [{}]", sockets.join(", ")), "");
+    stage.start(&sockets(&[&hung, &busy, &stage.haproxy]), "");
     stage.serves(&refs(&origins[..2])).await;
     assert!(
         began.elapsed() < Duration::from_secs(2),
@@ -107,11 +96,7 @@ async fn a_hung_process_delays_nobody_else() {
     hung.process().signal(Signal::CONT);
     drop(others);
     for haproxy in [&hung, &busy] {
-        eventually("it is put in line", PATIENCE, || async {
-            let seen = in_rotation(haproxy).await;
-            if seen.len() == 2 { Ok(()) } else { Err(seen) }
-        })
-        .await;
+        serves_so_many(haproxy, 2).await;
     }
     stage.stop().await;
 }
@@ -136,11 +121,7 @@ async fn a_restart_of_the_synchroniser_changes_nothing() {
         },
     )
     .await;
-    eventually("it is in line", PATIENCE, || async {
-        let ready = stage.get("/readyz").await;
-        if ready.0 == 200 { Ok(()) } else { Err(ready) }
-    })
-    .await;
+    stage.is_ready().await;
     stage.stop().await;
 }
 
@@ -171,12 +152,7 @@ async fn a_fresh_process_does_not_make_an_empty_list_look_harmless() {
     let port = Port::reserve();
     let fresh = Haproxy::start(Version::V28, slots.config(port.number())).await;
     stage.write_hosts("[]");
-    let sockets = [fresh.admin_socket(), stage.haproxy.admin_socket()];
-    let sockets: Vec<_> = sockets
-        .iter()
-        .map(|socket| format!("\"{}\"", socket.display()))
-        .collect();
-    stage.start(&format!("socket = [{}]", sockets.join(", ")), "");
+    stage.start(&sockets(&[&fresh, &stage.haproxy]), "");
     eventually("the empty list is held", PATIENCE, || async {
         let pool = stage.pool().await;
         if pool["held"]["reason"] == "empty" && pool["held"]["had"] == 3 {

@@ -9,8 +9,7 @@ use haplane_testkit::haproxy::Version;
 use haplane_testkit::origin::Origin;
 use haplane_testkit::traffic::Traffic;
 
-use crate::basics::{origins, refs};
-use crate::stage::{PATIENCE, Slots, Stage};
+use crate::stage::{PATIENCE, Slots, Stage, origins, refs, responder};
 
 /// Its answer about `i1` is under way when `i1` leaves, and says `ready`.
 async fn an_instance_leaves_while_its_answer_is_under_way(
@@ -19,8 +18,7 @@ async fn an_instance_leaves_while_its_answer_is_under_way(
     pool: &str,
     slots: impl FnOnce(&RecordingAgent) -> Slots,
 ) {
-    let agent = RecordingAgent::start(Say::Text("ready 100%\n".into()));
-    agent.say("@free", Say::Text("maint\n".into()));
+    let agent = responder();
     let case = format!("{version:?}, {check:?}, {pool}");
     let mut stage = Stage::new(version, slots(&agent)).await;
     let origins = origins(2);

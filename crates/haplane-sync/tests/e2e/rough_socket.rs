@@ -4,14 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use haplane_testkit::agent_peer::{RecordingAgent, Say};
+use haplane_testkit::agent_peer::RecordingAgent;
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::haproxy::Version;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::basics::{origins, refs};
-use crate::stage::{PATIENCE, Slots, Stage};
+use crate::stage::{PATIENCE, Slots, Stage, origins, refs, responder};
 
 /// What happens to every third connection, in turn.
 const MISHAPS: u32 = 4;
@@ -79,46 +78,47 @@ async fn pass_on(
 
 #[tokio::test]
 async fn lost_cut_and_unanswered_commands_are_repaired() {
-    let agent = RecordingAgent::start(Say::Text("ready 100%\n".into()));
-    agent.say("@free", Say::Text("maint\n".into()));
-    for enrolled in [None, Some(agent.address().port())] {
-        let slots = Slots {
-            count: 6,
-            check: "check inter 100ms rise 1 fall 2",
-            agent: enrolled,
-        };
-        let mut stage = Stage::new(Version::V28, slots).await;
-        let path = stage.dir.path().join("rough.sock");
-        let mishaps = rough(&path, stage.haproxy.admin_socket());
-        let origins = origins(9);
-        stage.list(&refs(&origins[..4]));
-        let responder = if enrolled.is_some() {
-            agent.address().to_string()
-        } else {
-            String::new()
-        };
-        stage.start(
-            &format!("socket = \"{}\"\nagent = \"{responder}\"", path.display()),
-            "flap_window = \"off\"",
-        );
-        for round in 0..6 {
-            let list: Vec<_> = (0..4).map(|n| &origins[(round * 2 + n) % 9]).collect();
-            stage.list(&list);
-            stage.serves(&list).await;
-        }
-        assert!(mishaps.load(Ordering::Relaxed) > 10);
-        let last: Vec<_> = (0..4).map(|n| &origins[(10 + n) % 9]).collect();
-        stage.serves_up(&last).await;
-        eventually("it knows that all is well", PATIENCE, || async {
-            let pool = stage.pool().await;
-            let slots = pool["processes"][0]["slots"].as_array().unwrap().clone();
-            let active = slots
-                .iter()
-                .filter(|slot| slot["state"] == "active")
-                .count();
-            if active == 4 { Ok(()) } else { Err(pool) }
-        })
-        .await;
-        stage.stop().await;
+    let agent = responder();
+    tokio::join!(
+        everything_is_repaired(None),
+        everything_is_repaired(Some(&agent))
+    );
+}
+
+async fn everything_is_repaired(agent: Option<&RecordingAgent>) {
+    let slots = Slots {
+        agent: agent.map(|agent| agent.address().port()),
+        ..Slots::checked(6, "check inter 100ms rise 1 fall 2")
+    };
+    let mut stage = Stage::new(Version::V28, slots).await;
+    let path = stage.dir.path().join("rough.sock");
+    let mishaps = rough(&path, stage.haproxy.admin_socket());
+    let origins = origins(9);
+    stage.list(&refs(&origins[..4]));
+    let asked = agent
+        .map(|agent| agent.address().to_string())
+        .unwrap_or_default();
+    stage.start(
+        &format!("socket = \"{}\"\nagent = \"{asked}\"", path.display()),
+        "flap_window = \"off\"",
+    );
+    for round in 0..6 {
+        let list: Vec<_> = (0..4).map(|n| &origins[(round * 2 + n) % 9]).collect();
+        stage.list(&list);
+        stage.serves(&list).await;
     }
+    assert!(mishaps.load(Ordering::Relaxed) > 10);
+    let last: Vec<_> = (0..4).map(|n| &origins[(10 + n) % 9]).collect();
+    stage.serves_up(&last).await;
+    eventually("it knows that all is well", PATIENCE, || async {
+        let pool = stage.pool().await;
+        let slots = pool["processes"][0]["slots"].as_array().unwrap().clone();
+        let active = slots
+            .iter()
+            .filter(|slot| slot["state"] == "active")
+            .count();
+        if active == 4 { Ok(()) } else { Err(pool) }
+    })
+    .await;
+    stage.stop().await;
 }

@@ -9,8 +9,7 @@ use haplane_testkit::haproxy::Version;
 use haplane_testkit::origin::Origin;
 use serde_json::{Value, json};
 
-use crate::basics::{origins, refs};
-use crate::stage::{PATIENCE, Slots, Stage};
+use crate::stage::{PATIENCE, Slots, Stage, origins, refs};
 
 async fn held(stage: &Stage, reason: &str) -> Value {
     eventually("the list is held", PATIENCE, || async {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use haplane_daemon::{Document, Settings};
 use haplane_sync::{SyncError, SyncSettings};
+use haplane_testkit::agent_peer::{RecordingAgent, Say};
 use haplane_testkit::eventually::eventually;
 use haplane_testkit::haproxy::{Config, Haproxy, Version};
 use haplane_testkit::http::{Request, Target};
@@ -33,6 +34,22 @@ impl Slots {
             count,
             check: "",
             agent: None,
+        }
+    }
+
+    /// With a health check, e.g. `check inter 100ms`.
+    pub(super) const fn checked(count: usize, check: &'static str) -> Self {
+        Self {
+            check,
+            ..Self::plain(count)
+        }
+    }
+
+    /// Enrolled with this agent.
+    pub(super) fn asking(self, agent: &RecordingAgent) -> Self {
+        Self {
+            agent: Some(agent.address().port()),
+            ..self
         }
     }
 
@@ -75,6 +92,46 @@ pub(super) fn settings(text: &str) -> SyncSettings {
         .and_then(|settings| SyncSettings::read(&document, settings));
     document.finish().unwrap_or_else(|error| panic!("{error}"));
     sync.unwrap()
+}
+
+/// Instances `i0`, `i1`, …
+pub(super) fn origins(count: usize) -> Vec<Origin> {
+    (0..count)
+        .map(|n| Origin::start(&format!("i{n}")))
+        .collect()
+}
+
+pub(super) fn refs(origins: &[Origin]) -> Vec<&Origin> {
+    origins.iter().collect()
+}
+
+/// An agent that has everybody ready, and free slots in maintenance.
+pub(super) fn responder() -> RecordingAgent {
+    let agent = RecordingAgent::start(Say::Text("ready 100%\n".into()));
+    agent.say("@free", Say::Text("maint\n".into()));
+    agent
+}
+
+/// `socket = […]` for all of these.
+pub(super) fn sockets(all: &[&Haproxy]) -> String {
+    let sockets: Vec<_> = all
+        .iter()
+        .map(|haproxy| format!("\"{}\"", haproxy.admin_socket().display()))
+        .collect();
+    format!("socket = [{}]", sockets.join(", "))
+}
+
+/// So many of the slots of a process are in rotation.
+pub(super) async fn serves_so_many(haproxy: &Haproxy, count: usize) {
+    eventually("slots are in rotation", PATIENCE, || async {
+        let seen = in_rotation(haproxy).await;
+        if seen.len() == count {
+            Ok(())
+        } else {
+            Err((seen, count))
+        }
+    })
+    .await;
 }
 
 /// A line for each origin.
@@ -200,6 +257,15 @@ impl Stage {
         .await
         .unwrap();
         (response.status, response.text())
+    }
+
+    /// Every pool is in line.
+    pub(super) async fn is_ready(&self) {
+        eventually("it is ready", PATIENCE, || async {
+            let ready = self.get("/readyz").await;
+            if ready.0 == 200 { Ok(()) } else { Err(ready) }
+        })
+        .await;
     }
 
     /// What is wrong with the first process, once the pages say it.

@@ -49,7 +49,7 @@ backend static
 
 #[tokio::test]
 async fn every_row_has_its_verdict_and_its_cause() {
-    for version in Version::ALL {
+    Version::each(async |version| {
         let site = Site::start(&["s"], &[]).await;
         let origin = Origin::start("o");
         let closed = Port::reserve();
@@ -153,12 +153,13 @@ async fn every_row_has_its_verdict_and_its_cause() {
             .await;
         site.gauge_is("haplane_rows{verdict=\"silent\"}", 2.0).await;
         site.gauge_is("haplane_rows_not_enrolled", 2.0).await;
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_row_set_by_hand_is_named_until_its_next_ask_undoes_it() {
-    for version in Version::ALL {
+    Version::each(async |version| {
         let site = Site::start(&["s"], &[]).await;
         let origin = Origin::start("o");
         let checks = site.agent.checks();
@@ -198,7 +199,8 @@ backend web
         assert_eq!(row["observed"]["admin"], "drain");
         site.row_is("web/a", "converged", &[]).await;
         assert_eq!(haproxy.server("web/a").await.number("srv_admin_state"), 0);
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
