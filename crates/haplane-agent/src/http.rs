@@ -29,6 +29,9 @@ use crate::registration::Rival;
 use crate::rows::Rows;
 use crate::standing::Standing;
 
+/// The most keys of one request to `/v1/absent`. Each may have to be asked for, and is remembered.
+pub const ABSENT_AT_ONCE: usize = 512;
+
 /// What the pages show.
 #[derive(Debug)]
 pub struct Shown {
@@ -142,6 +145,10 @@ async fn node(State(shown): Pages) -> Json<view::Node> {
 /// Whether these keys are truly absent, for whoever decides from `/v1/state`: the store is asked, by
 /// name, for those that no row has asked for yet.
 async fn absent(State(shown): Pages, Json(keys): Json<Vec<String>>) -> Response {
+    if keys.len() > ABSENT_AT_ONCE {
+        let why = format!("ask for at most {ABSENT_AT_ONCE} keys at once\n");
+        return (StatusCode::PAYLOAD_TOO_LARGE, why).into_response();
+    }
     let keys: Result<Vec<Key>, _> = keys.iter().map(|key| key.parse()).collect();
     let Ok(keys) = keys else {
         return (StatusCode::BAD_REQUEST, "one of these is no key\n").into_response();

@@ -26,4 +26,5 @@ mod served;
 mod standing;
 mod watcher;
 
+pub use http::ABSENT_AT_ONCE;
 pub use run::{AgentError, run};

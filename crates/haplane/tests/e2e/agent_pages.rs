@@ -142,6 +142,33 @@ fn series(page: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn absences_are_asked_for_so_many_at_once_and_no_more() {
+    let (_consul, agent) = start().await;
+    let ask = async |keys: usize| {
+        let keys: Vec<String> = (0..keys).map(|n| format!("none/{n}")).collect();
+        let request = Request {
+            headers: Headers(vec![(
+                "Content-Type".to_owned(),
+                "application/json".to_owned(),
+            )]),
+            body: json!(keys).to_string().into(),
+            ..Request::new("POST", "/v1/absent")
+        };
+        request.send(&agent.http().into()).await.unwrap()
+    };
+    eventually("the word on all of them", PATIENCE, async || {
+        let said = ask(512).await.ok().json();
+        if said["absent"] == true {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    })
+    .await;
+    assert_eq!(ask(513).await.status, 413);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_metrics_have_their_names_and_count() {
     let (_consul, agent) = start().await;
     let keys_17 = "k ".repeat(17) + "\n";

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use haplane_agent::ABSENT_AT_ONCE;
 use haplane_core::Key;
 use haplane_core::guard::Refusal;
 use haplane_core::kv_path::encode;
@@ -19,8 +20,6 @@ use super::Known;
 use super::sources::Asking;
 use crate::fleet::Connection;
 
-/// Keys whose absence the agent is asked to prove at once.
-const KEYS_AT_ONCE: usize = 512;
 /// How long the agent gets to hear what the store said, and how often it is asked.
 const FOLLOWING: Duration = Duration::from_secs(3);
 const FOLLOW_AGAIN: Duration = Duration::from_millis(100);
@@ -69,7 +68,7 @@ impl Asking<'_> {
     /// answers a row.
     async fn proves_absences(&self, absent: BTreeSet<Key>) -> Result<(), String> {
         let absent: Vec<String> = absent.iter().map(ToString::to_string).collect();
-        for keys in absent.chunks(KEYS_AT_ONCE) {
+        for keys in absent.chunks(ABSENT_AT_ONCE) {
             loop {
                 let (status, said) = self.dial().await?.post("/v1/absent", &json!(keys)).await?;
                 match said.get("absent").and_then(Value::as_bool) {
