@@ -15,7 +15,6 @@ mod last_good;
 mod metrics;
 mod observer;
 pub mod page;
-mod parts;
 mod pulse;
 mod readable;
 mod registration;

@@ -19,12 +19,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use haplane_core::resolve::Policy;
+use haplane_daemon::parts::Parts;
 use haplane_daemon::settings::HaproxySettings;
 use haplane_runtime::Socket;
 use tokio::sync::watch as channel;
 
 use crate::metrics::Metrics;
-use crate::parts::Parts;
 use crate::readable::Readable;
 use crate::rows::Rows;
 use crate::served::Served;

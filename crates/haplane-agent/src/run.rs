@@ -12,6 +12,7 @@ use haplane_core::Snapshot;
 use haplane_core::guard::Guard;
 use haplane_core::resolve::Policy;
 use haplane_daemon::logs::story;
+use haplane_daemon::parts::Parts;
 use haplane_daemon::profiles::{self, Access};
 use haplane_daemon::settings::{AgentSettings, Settings};
 use haplane_daemon::shutdown::{Signals, until_stopped};
@@ -28,7 +29,6 @@ use crate::last_good::{self, LastGood};
 use crate::metrics::Metrics;
 use crate::observer::Observer;
 use crate::observer::board::Board;
-use crate::parts::Parts;
 use crate::pulse::Pulse;
 use crate::readable::Readable;
 use crate::registration::{AtTheEnd, Rival, keep_registered, registration};
@@ -40,6 +40,9 @@ use crate::watcher::{self, Keeper};
 
 /// How often rows that nobody asks for any more are forgotten.
 const HOUSEKEEPING: Duration = Duration::from_mins(1);
+/// How long all parts together may take to stop: more than each one is given, and well within the five
+/// seconds that are promised.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
 
 /// Why an agent could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +123,7 @@ pub async fn run(
     tracing::info!("stopping");
     supervisor::stopping();
     tokio::select! {
-        () = parts.end() => {}
+        () = parts.end(STOP_WITHIN) => {}
         _ = signals.next() => {}
     }
     result
@@ -227,7 +230,9 @@ impl Agent {
             "housekeeping",
             housekeeping(Arc::clone(&self.rows), parts.stop()),
         );
-        parts.spawn("the watchdog", watchdog(self.pulse.clone(), parts.stop()));
+        let pulse = self.pulse.clone();
+        let fed = supervisor::feed_watchdog(move || pulse.trouble(), parts.stop());
+        parts.spawn("the watchdog", fed);
         supervisor::ready(&format!("answering on {listen}"));
         tracing::info!(%listen, "answering");
         Err(AgentError::Ended(parts.first_to_end().await))
@@ -435,19 +440,5 @@ async fn housekeeping(rows: Arc<Mutex<Rows>>, stop: CancellationToken) {
         rows.lock()
             .unwrap_or_else(PoisonError::into_inner)
             .forget_old(Instant::now());
-    }
-}
-
-/// Feeds the supervisor's watchdog for as long as the responder's thread turns.
-async fn watchdog(pulse: Pulse, stop: CancellationToken) {
-    let Some(every) = supervisor::watchdog_interval() else {
-        return stop.cancelled().await;
-    };
-    let mut interval = tokio::time::interval(every);
-    while stop.run_until_cancelled(interval.tick()).await.is_some() {
-        match pulse.trouble() {
-            None => supervisor::alive(),
-            Some(trouble) => tracing::error!(trouble, "not feeding the watchdog"),
-        }
     }
 }

@@ -9,6 +9,7 @@ pub mod connections;
 pub mod limits;
 pub mod logs;
 pub mod metrics;
+pub mod parts;
 pub mod profiles;
 pub mod settings;
 pub mod shutdown;

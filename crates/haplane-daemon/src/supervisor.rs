@@ -1,9 +1,8 @@
 //! systemd's notify protocol (`man sd_notify`): ready, stopping, status, watchdog. Without
 //! `NOTIFY_SOCKET` nothing happens.
 
-use std::time::Duration;
-
 use sd_notify::NotifyState;
+use tokio_util::sync::CancellationToken;
 
 /// Tells the supervisor that the service is up.
 pub fn ready(status: &str) {
@@ -20,14 +19,19 @@ pub fn stopping() {
     notify(&[NotifyState::Stopping]);
 }
 
-/// Feeds the watchdog. To be called by the loop whose life it proves, not by a timer beside it.
-pub fn alive() {
-    notify(&[NotifyState::Watchdog]);
-}
-
-/// How often to feed the watchdog: half of what the unit's `WatchdogSec` allows.
-pub fn watchdog_interval() -> Option<Duration> {
-    sd_notify::watchdog_enabled().map(|limit| limit / 2)
+/// Feeds the watchdog, twice in the time that the unit's `WatchdogSec` allows, for as long as nothing that must
+/// turn is in trouble.
+pub async fn feed_watchdog(trouble: impl Fn() -> Option<String>, stop: CancellationToken) {
+    let Some(limit) = sd_notify::watchdog_enabled() else {
+        return stop.cancelled().await;
+    };
+    let mut interval = tokio::time::interval(limit / 2);
+    while stop.run_until_cancelled(interval.tick()).await.is_some() {
+        match trouble() {
+            None => notify(&[NotifyState::Watchdog]),
+            Some(trouble) => tracing::error!(trouble, "not feeding the watchdog"),
+        }
+    }
 }
 
 fn notify(states: &[NotifyState<'_>]) {

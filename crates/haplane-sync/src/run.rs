@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use haplane_daemon::parts::Parts;
 use haplane_daemon::profiles::{self, Access};
 use haplane_daemon::shutdown::{Signals, until_stopped};
 use haplane_daemon::{admin_http, limits, supervisor};
 use haplane_store::consul::Client;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::board::Board;
@@ -82,15 +82,16 @@ pub async fn run(
     };
 
     let client = Client::new(settings.consul.clone());
-    let mut parts: JoinSet<&'static str> = JoinSet::new();
+    let mut parts = Parts::new(stop.clone());
     for pool in &board.pools {
-        parts.spawn(follow(
+        let reading = follow(
             Arc::clone(pool),
             client.sibling(),
             settings.reconcile,
             clock,
-            stop.clone(),
-        ));
+            parts.stop(),
+        );
+        parts.spawn("the reader of a source", reading);
     }
     for path in &settings.sockets {
         let process = Process::new(
@@ -99,35 +100,27 @@ pub async fn run(
             clock,
         );
         let keeper = Keeper::new(process, Arc::clone(&board), Arc::clone(&metrics));
-        let (changes, stop) = (changed.subscribe(), stop.clone());
-        parts.spawn(async move {
-            keeper.run(changes, stop).await;
-            "the loop of one HAProxy"
-        });
+        let keeping = keeper.run(changed.subscribe(), parts.stop());
+        parts.spawn("the loop of one HAProxy", keeping);
     }
     let profiles = profiles::routes(Access::at(settings.http, false));
-    let (serving, pages) = (stop.clone(), router(Arc::new(shown)).merge(profiles));
-    parts.spawn(async move {
-        admin_http::serve(listener, pages, serving).await;
-        "the HTTP server"
-    });
-    parts.spawn(feed_the_watchdog(Arc::clone(&board), stop.clone()));
+    let pages = router(Arc::new(shown)).merge(profiles);
+    let serving = admin_http::serve(listener, pages, parts.stop());
+    parts.spawn("the HTTP server", serving);
+    let fed = supervisor::feed_watchdog(move || stuck(&board), parts.stop());
+    parts.spawn("the watchdog", fed);
     supervisor::ready("keeping slots in line");
 
     let result = tokio::select! {
         () = until_stopped(&mut signals, &stop, || client.reload()) => Ok(()),
-        Some(ended) = parts.join_next() => Err(SyncError::Ended(ended.unwrap_or("a part that panicked"))),
+        ended = parts.first_to_end() => Err(SyncError::Ended(ended)),
     };
-    let early = !stop.is_cancelled();
-    stop.cancel();
     supervisor::stopping();
-    let rest = async { while parts.join_next().await.is_some() {} };
     tokio::select! {
-        _ = tokio::time::timeout(GRACE, rest) => {}
+        () = parts.end(GRACE) => {}
         _ = signals.next() => {}
     }
-    // A part that ends because everything is to end is no fault.
-    if early { result } else { Ok(()) }
+    result
 }
 
 /// Follows the source of one pool.
@@ -137,7 +130,7 @@ async fn follow(
     reconcile: Duration,
     clock: Clock,
     stop: CancellationToken,
-) -> &'static str {
+) {
     let taker = Arc::clone(&pool);
     let hand_over = move |reading: Reading| taker.take(reading, clock.now());
     match &pool.settings.source {
@@ -156,23 +149,10 @@ async fn follow(
             file::watch(path.clone(), allow_empty, reconcile, hand_over, stop).await;
         }
     }
-    "the reader of a source"
 }
 
-/// Only as long as every loop turns.
-async fn feed_the_watchdog(board: Arc<Board>, stop: CancellationToken) -> &'static str {
-    let Some(interval) = supervisor::watchdog_interval() else {
-        stop.cancelled().await;
-        return "the watchdog";
-    };
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return "the watchdog",
-            () = tokio::time::sleep(interval) => {
-                if board.stuck().is_empty() {
-                    supervisor::alive();
-                }
-            }
-        }
-    }
+/// The loops that no longer turn, if there are any.
+fn stuck(board: &Board) -> Option<String> {
+    let stuck = board.stuck();
+    (!stuck.is_empty()).then(|| format!("the loop of {} is stuck", stuck.join(", ")))
 }

@@ -1,4 +1,4 @@
-//! The parts of a running agent: none may end while the agent runs, all end when it is told to.
+//! The parts of a running daemon: none may end while the daemon runs, all end when it is told to.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,10 +6,6 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-/// How long all parts together may take to stop: more than each one is given, and well within the five
-/// seconds that are promised.
-const STOP_WITHIN: Duration = Duration::from_secs(3);
 
 /// Keeps track of the parts.
 #[derive(Debug)]
@@ -73,11 +69,11 @@ impl Parts {
         }
     }
 
-    /// Waits for all parts to end, but not for ever.
-    pub async fn end(&self) {
+    /// Tells all parts to end and waits for that, but no longer than this.
+    pub async fn end(&self, within: Duration) {
         self.stop.cancel();
         self.tracker.close();
-        if tokio::time::timeout(STOP_WITHIN, self.tracker.wait())
+        if tokio::time::timeout(within, self.tracker.wait())
             .await
             .is_err()
         {
@@ -110,6 +106,6 @@ mod tests {
         let parts = Parts::new(CancellationToken::new());
         let stop = parts.stop();
         parts.spawn("the obedient one", async move { stop.cancelled().await });
-        parts.end().await;
+        parts.end(Duration::from_secs(5)).await;
     }
 }
