@@ -20,7 +20,7 @@ pub const SERVICE: &str = "haplane-agent";
 /// Consul forgets services when it loses its data; registering again changes nothing otherwise.
 const AGAIN: Duration = Duration::from_mins(1);
 /// How often it is looked whether the registration is still ours.
-const LOOK: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_secs(5);
 /// As many looks without a rival, and it is gone.
 const LOOKS_ALONE: u32 = 3;
 

@@ -236,6 +236,7 @@ function renderNode() {
     ["index", String(store.index ?? "none yet")],
     ["last good contact", store.age_ms == null ? "never" : `${span(store.age_ms)} ago`, stale ? "failed" : ""],
     ...(store.error ? [["store trouble", store.error, "failed"]] : []),
+    ...(node.rival ? [["registration", node.rival, "failed"]] : []),
     ["keys", `${counts.keys}${counts.invalid ? `, ${counts.invalid} invalid` : ""}`, counts.invalid ? "failed" : ""],
     ...haproxy.map((one) => [`HAProxy ${one.socket}`,
       one.error ?? `${one.version}, process ${one.pid}, up ${span(one.uptime_s * 1000)}`, one.error ? "failed" : ""]),

@@ -30,7 +30,7 @@ const isBehind = (node) => node.index != null && node.index < fleet.index;
 /** How bad it stands with a load balancer: 3 not to be trusted, 2 in part, 1 on its way, 0 well. */
 function badness(node) {
   if (node.state !== "fresh") return 3;
-  const isPartly = node.haproxy.some((one) => one.error) || node.clock_ahead_ms != null;
+  const isPartly = node.haproxy.some((one) => one.error) || node.clock_ahead_ms != null || node.rival;
   if (isPartly || PROBLEMS.some((verdict) => node.rows[verdict])) return 2;
   return node.rows.pending || isBehind(node) || node.error ? 1 : 0;
 }
@@ -147,7 +147,7 @@ function nodeLine(node) {
     [String(node.index ?? "none"), "number", "index"],
     [verdictText(node.rows) || "no row", PROBLEMS.some((verdict) => node.rows[verdict]) ? "failed" : "", "rows"],
     [haproxy || (node.haproxy.length ? "" : "no socket"), haproxy ? "" : "quiet", "HAProxy"],
-    [listed(guard, node.error, isBehind(node) && "behind", clock, ...node.haproxy.map((one) => one.error)), bad > 1 ? "failed wide" : "wide", "trouble"],
+    [listed(guard, node.error, node.rival, isBehind(node) && "behind", clock, ...node.haproxy.map((one) => one.error)), bad > 1 ? "failed wide" : "wide", "trouble"],
   ], bad > 1 ? "diverged" : "");
 }
 
