@@ -16,6 +16,7 @@ mod store;
 mod tls;
 pub mod token;
 mod txn;
+mod writing;
 
 pub use address::Address;
 pub use client::Client;
