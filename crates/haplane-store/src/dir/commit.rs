@@ -1,6 +1,6 @@
 //! Writing: under the lock, checked, prepared under other names, committed by a single rename.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -207,18 +207,14 @@ fn check(changes: &[Change], places: Vec<PathBuf>) -> Result<Vec<Intent<'_>>, Co
 fn room(root: &Path, intents: &[Intent<'_>]) -> Result<(), CommitError> {
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
     let home = device(root).map_err(|source| failed("read", root, source))?;
-    let deleted = |place: &Path| {
-        intents
-            .iter()
-            .any(|intent| intent.text.is_none() && intent.place == place)
-    };
-    let written: Vec<&Intent<'_>> = intents.iter().filter(|i| i.text.is_some()).collect();
+    let (written, gone): (Vec<_>, Vec<_>) = intents.iter().partition(|i| i.text.is_some());
+    let gone: HashSet<&Path> = gone.iter().map(|intent| intent.place.as_path()).collect();
+    let deleted = |place: &Path| gone.contains(place);
+    let paths: HashSet<&str> = written.iter().map(|intent| intent.path).collect();
     for intent in &written {
-        if let Some(other) = written
-            .iter()
-            .find(|other| lies_in(intent.path, other.path))
-        {
-            return Err(beside(intent.path, other.path));
+        let mut folders = folders_of(intent.path);
+        if let Some(other) = folders.find(|folder| paths.contains(folder)) {
+            return Err(beside(intent.path, other));
         }
         let folders = intent.place.ancestors().skip(1);
         for folder in folders.take_while(|folder| *folder != root) {
@@ -247,9 +243,10 @@ fn room(root: &Path, intents: &[Intent<'_>]) -> Result<(), CommitError> {
     Ok(())
 }
 
-fn lies_in(path: &str, folder: &str) -> bool {
-    path.strip_prefix(folder)
-        .is_some_and(|rest| rest.starts_with('/'))
+/// The paths of the folders that a path lies in.
+fn folders_of(path: &str) -> impl Iterator<Item = &str> {
+    let cuts = path.match_indices('/');
+    cuts.filter_map(|(cut, _)| path.get(..cut))
 }
 
 /// A file below a folder that stays when the transaction is carried out.
