@@ -8,6 +8,9 @@ use serde::Serialize;
 
 use crate::desired::Desired;
 
+/// More than this HAProxy gives nobody.
+const MAX_WEIGHT: u64 = 256;
+
 /// One row of one node, with what is desired of it now and after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
@@ -15,6 +18,9 @@ pub struct Load {
     pub backend: String,
     /// Its full weight, as configured; 1 where nobody observes it.
     pub weight: u64,
+    /// Whether that is the weight that HAProxy has. Of it, HAProxy gives whole units only: 50% of a weight of 1 is
+    /// no traffic at all.
+    pub is_observed: bool,
     /// Whether HAProxy's own checks let it take traffic.
     pub healthy: bool,
     /// Whether HAProxy uses it only when no other server is up, so that it adds no capacity to
@@ -72,12 +78,8 @@ pub fn shares(loads: &[Load]) -> Vec<Share> {
         let sums = backends.entry(&load.backend).or_default();
         sums.total = sums.total.saturating_add(load.weight);
         if load.healthy {
-            sums.before = sums
-                .before
-                .saturating_add(in_rotation(load.weight, load.before));
-            sums.after = sums
-                .after
-                .saturating_add(in_rotation(load.weight, load.after));
+            sums.before = sums.before.saturating_add(in_rotation(load, load.before));
+            sums.after = sums.after.saturating_add(in_rotation(load, load.after));
         }
     }
     let share = |(backend, sums): (&str, Sums)| {
@@ -91,13 +93,18 @@ pub fn shares(loads: &[Load]) -> Vec<Share> {
     backends.into_iter().map(share).collect()
 }
 
-fn in_rotation(weight: u64, desired: Desired) -> u64 {
+fn in_rotation(load: &Load, desired: Desired) -> u64 {
     let percent = match desired {
         Desired::Weight(percent) => u64::from(percent.get()),
         Desired::Admin(AdminState::Ready) => 100,
         Desired::Admin(AdminState::Drain | AdminState::Maint) => 0,
     };
-    weight.saturating_mul(percent)
+    let hundredths = load.weight.saturating_mul(percent);
+    if load.is_observed {
+        (hundredths / 100).min(MAX_WEIGHT) * 100
+    } else {
+        hundredths
+    }
 }
 
 #[cfg(test)]
@@ -108,6 +115,7 @@ mod tests {
         Load {
             backend: backend.to_owned(),
             weight,
+            is_observed: true,
             healthy,
             is_backup: false,
             before: before.parse().unwrap(),
@@ -134,6 +142,24 @@ mod tests {
         assert_eq!(below(50), ["web 50% -> 25%"]);
         assert_eq!(below(96), ["api 100% -> 95%", "web 50% -> 25%"]);
         assert!(below(25).is_empty());
+    }
+
+    #[test]
+    fn a_percentage_of_a_small_weight_is_what_haproxy_makes_of_it() {
+        let all_at = |weight, percent: &str| {
+            let loads = [load("web", weight, true, "ready", percent)];
+            shares(&loads).pop().unwrap().after
+        };
+        assert_eq!(all_at(1, "50%"), 0, "truncated: no traffic at all");
+        assert_eq!(all_at(1, "200%"), 200);
+        assert_eq!(all_at(3, "50%"), 33);
+        assert_eq!(all_at(100, "50%"), 50);
+        assert_eq!(all_at(200, "200%"), 128, "no weight is above 256");
+        let unknown = Load {
+            is_observed: false,
+            ..load("web", 1, true, "ready", "50%")
+        };
+        assert_eq!(shares(&[unknown])[0].after, 50);
     }
 
     #[test]

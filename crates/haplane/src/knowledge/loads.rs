@@ -28,6 +28,7 @@ pub(super) fn loads(node: &Node, before: &Outlook<'_>, after: &Outlook<'_>) -> V
                 let load = |weight| Load {
                     backend: backend.to_owned(),
                     weight,
+                    is_observed: is_weight_observed(answer),
                     healthy: takes_traffic(answer, now),
                     is_backup: is_backup(answer),
                     before: now,
@@ -95,6 +96,7 @@ fn out_of_reach(backend: &str, answer: &RowAnswer) -> Option<Load> {
     (answer.observed_word("admin") != Some("maint")).then(|| Load {
         backend: backend.to_owned(),
         weight: full_weight(answer, Desired::READY),
+        is_observed: is_weight_observed(answer),
         healthy: takes_traffic(answer, Desired::READY),
         is_backup: is_backup(answer),
         before: Desired::READY,
@@ -116,6 +118,11 @@ fn is_open(slot: &RowAnswer) -> bool {
 fn is_backup(answer: &RowAnswer) -> bool {
     let backup = answer.observed.as_ref().and_then(|seen| seen.get("backup"));
     backup.and_then(serde_json::Value::as_bool) == Some(true)
+}
+
+/// Whether HAProxy's own weight of the row is known.
+fn is_weight_observed(answer: &RowAnswer) -> bool {
+    answer.observed_number("configured_weight").is_some()
 }
 
 /// The weight that the row has at 100 %.

@@ -89,6 +89,19 @@ fn what_comes_out_of_maintenance_counts_as_it_is_meant() {
 }
 
 #[test]
+fn half_of_a_weight_of_one_is_nothing() {
+    let rows = |seen: &dyn Fn() -> Value| {
+        let names = ["web/a", "web/b"];
+        names.map(|name| row(name, &[name], seen())).to_vec()
+    };
+    let both = [("web/a", "50%"), ("web/b", "50%")];
+    let small = rows(&|| seen("ready", "up", 1));
+    assert_eq!(told(small, &[], &both), ["web 100% -> 0%"]);
+    let unknown = rows(&|| json!({"admin": "ready", "operational": "up"}));
+    assert_eq!(told(unknown, &[], &both), ["web 100% -> 50%"]);
+}
+
+#[test]
 fn a_backup_is_no_capacity() {
     let mut spare = seen("ready", "up", 100);
     spare["backup"] = json!(true);
