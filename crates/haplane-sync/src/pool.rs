@@ -116,6 +116,9 @@ impl Pool {
             match reading {
                 Reading::Failed(failure) => {
                     *inner.failures.entry(failure.kind()).or_default() += 1;
+                    // They stood in a list that is no longer there; whoever looks for them finds something else.
+                    inner.refused.clear();
+                    inner.twins.clear();
                     inner.guard.fail(failure.to_string(), now);
                 }
                 Reading::List(listing) => {

@@ -88,6 +88,25 @@ async fn a_host_list_that_goes_wrong() {
         "{pool}"
     );
 
+    // Of a source that cannot be read nothing is told but that.
+    std::fs::remove_file(stage.hosts_file()).unwrap();
+    held(&stage, "failed").await;
+    let pool = stage.pool().await;
+    assert_eq!(
+        (&pool["refused"], &pool["duplicates"]),
+        (&json!([]), &json!([]))
+    );
+    stage.write_hosts(&text);
+    eventually("it is accepted again", PATIENCE, || async {
+        let pool = stage.pool().await;
+        if pool["held"].is_null() {
+            Ok(())
+        } else {
+            Err(pool)
+        }
+    })
+    .await;
+
     // Too much gone at once: held, new ones served meanwhile, until it is confirmed.
     stage.list(&refs(&origins[..1]));
     let change = held(&stage, "shrunken").await;
