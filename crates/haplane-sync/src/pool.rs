@@ -8,12 +8,12 @@ use haplane_core::slots::flap::{Flap, Flaps};
 use haplane_core::slots::forecast::Trend;
 use haplane_core::slots::hold::{ConfirmError, Guard, Held, HeldReason};
 use haplane_core::slots::{
-    Endpoint, Instance, InstanceId, Mode, Moment, Wanted, without_duplicates,
+    Endpoint, Instance, InstanceId, Mode, Moment, Rejected, Wanted, without_duplicates,
 };
 use tokio::sync::watch;
 
 use crate::settings::{PoolSettings, SocketPath};
-use crate::source::{Heard, Reading, Refused};
+use crate::source::{Heard, Listing, Reading, Refused};
 
 /// How long a first list waits for a process that does not answer.
 const WAIT_FOR_OTHERS: Duration = Duration::from_millis(500);
@@ -122,9 +122,9 @@ impl Pool {
                     inner.guard.fail(failure.to_string(), now);
                 }
                 Reading::List(listing) => {
+                    let list = self.of_this_pool(&listing, &mut inner);
                     inner.refused = listing.refused;
                     inner.last_read = Some(now);
-                    let list = self.of_this_pool(listing.instances, &mut inner);
                     inner.instances = list.len();
                     inner.flaps.note(
                         list.iter().map(|instance| &instance.id),
@@ -153,10 +153,11 @@ impl Pool {
     }
 
     /// The instances of this pool's zone, each id and each address once.
-    fn of_this_pool(&self, list: Vec<Instance>, inner: &mut Inner) -> Vec<Instance> {
+    fn of_this_pool(&self, listing: &Listing, inner: &mut Inner) -> Vec<Instance> {
         let zone = self.settings.zone.as_deref();
         let here = |instance: &Instance| zone.is_none() || instance.zone.as_deref() == zone;
-        let list = list.into_iter().filter(here).collect();
+        let list = listing.instances.iter().filter(|one| here(one));
+        let list = list.cloned().collect();
         let served: BTreeMap<Endpoint, InstanceId> = inner
             .guard
             .wanted()
@@ -169,15 +170,7 @@ impl Pool {
             })
             .unwrap_or_default();
         let (list, rejected) = without_duplicates(list, &served);
-        inner.twins = rejected
-            .iter()
-            .map(|twin| {
-                format!(
-                    "{} at {} ({} has its id or address)",
-                    twin.instance.id, twin.instance.endpoint, twin.kept
-                )
-            })
-            .collect();
+        inner.twins = told(&rejected, listing);
         list
     }
 
@@ -306,4 +299,29 @@ impl Pool {
             (None, None) => {}
         }
     }
+}
+
+/// Who was left out, where it stands, and for whom. Of two lines that are all the same, the last one is meant.
+fn told(rejected: &[Rejected], listing: &Listing) -> Vec<String> {
+    if rejected.is_empty() {
+        return Vec::new();
+    }
+    let places: BTreeMap<_, _> = listing
+        .instances
+        .iter()
+        .map(|instance| (&instance.id, instance.endpoint))
+        .zip(&listing.places)
+        .collect();
+    let one = |twin: &Rejected| {
+        let Rejected { instance, kept, .. } = twin;
+        let place = places
+            .get(&(&instance.id, instance.endpoint))
+            .map(|place| format!("{place}, "))
+            .unwrap_or_default();
+        format!(
+            "{place}{} at {} ({kept} has its id or address)",
+            instance.id, instance.endpoint
+        )
+    };
+    rejected.iter().map(one).collect()
 }

@@ -32,6 +32,8 @@ pub enum Heard {
 pub struct Listing {
     /// The instances.
     pub instances: Vec<Instance>,
+    /// Where each of them stands, in the same order.
+    pub places: Vec<Place>,
     /// What could not be understood, with its place: it is not served, the rest is.
     pub refused: Vec<Refused>,
 }
@@ -71,10 +73,29 @@ impl Place {
     }
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.word(), self.number())
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { place, why } = self;
-        write!(f, "{} {} is refused: {why}", place.word(), place.number())
+        write!(f, "{place} is refused: {why}")
+    }
+}
+
+impl Listing {
+    /// Adds what a place was understood as.
+    fn push(&mut self, place: Place, understood: Result<Instance, String>) {
+        match understood {
+            Ok(instance) => {
+                self.instances.push(instance);
+                self.places.push(place);
+            }
+            Err(why) => self.refused.push(Refused { place, why }),
+        }
     }
 }
 

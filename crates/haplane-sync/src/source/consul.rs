@@ -15,7 +15,7 @@ use haplane_store::consul::service::{self, Instances, Which};
 use haplane_store::{StoreError, StoreErrorKind};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Heard, Listing, Place, Reading, Refused};
+use super::{Failure, Heard, Listing, Place, Reading};
 use crate::settings::PoolSettings;
 
 /// A client blocked on an index from before a loss of data sleeps through changes until its wait ends (facts 8.1).
@@ -177,13 +177,9 @@ fn understand(list: &[service::Instance], selection: &Selection) -> Listing {
         } else {
             instance.id.clone()
         };
-        match one(instance, &id, &selection.zone_key, weighted) {
-            Ok(instance) => listing.instances.push(instance),
-            Err(why) => listing.refused.push(Refused {
-                place: Place::Entry(index + 1),
-                why: format!("{} on {}: {why}", instance.id, instance.node),
-            }),
-        }
+        let understood = one(instance, &id, &selection.zone_key, weighted)
+            .map_err(|why| format!("{} on {}: {why}", instance.id, instance.node));
+        listing.push(Place::Entry(index + 1), understood);
     }
     listing
 }

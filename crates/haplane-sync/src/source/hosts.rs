@@ -13,7 +13,7 @@ use haplane_core::slots::{Endpoint, EndpointError, Instance, InstanceId};
 use haplane_haproxy::Percent;
 use serde_json::{Map, Value};
 
-use super::{Listing, Place, Refused};
+use super::{Listing, Place};
 
 /// More instances than any pool has.
 const MOST_INSTANCES: usize = 100_000;
@@ -51,13 +51,7 @@ fn read_lines(text: &str) -> Listing {
         if line.is_empty() {
             continue;
         }
-        match read_line(line) {
-            Ok(instance) => listing.instances.push(instance),
-            Err(why) => listing.refused.push(Refused {
-                place: Place::Line(index + 1),
-                why,
-            }),
-        }
+        listing.push(Place::Line(index + 1), read_line(line));
     }
     listing
 }
@@ -106,13 +100,7 @@ fn read_json(text: &str) -> Result<Listing, String> {
         serde_json::from_str(text).map_err(|error| format!("not a whole JSON list: {error}"))?;
     let mut listing = Listing::default();
     for (index, entry) in entries.iter().enumerate() {
-        match read_entry(entry) {
-            Ok(instance) => listing.instances.push(instance),
-            Err(why) => listing.refused.push(Refused {
-                place: Place::Entry(index + 1),
-                why,
-            }),
-        }
+        listing.push(Place::Entry(index + 1), read_entry(entry));
     }
     Ok(listing)
 }

@@ -84,7 +84,7 @@ async fn a_host_list_that_goes_wrong() {
         pool["duplicates"][0]
             .as_str()
             .unwrap()
-            .starts_with("twin at "),
+            .starts_with("line 10, twin at "),
         "{pool}"
     );
 

@@ -349,7 +349,7 @@ async fn once_tells_which_process_would_not_take_whom() {
     }
     assert!(
         run.stdout
-            .contains("left out: c at 10.0.0.1:80 (a has its id or address)"),
+            .contains("left out: line 3, c at 10.0.0.1:80 (a has its id or address)"),
         "{}",
         run.stdout
     );
