@@ -95,6 +95,24 @@ impl Agent {
         format!("http://{}/", self.http.address())
     }
 
+    /// Waits until the agent knows how often a row asks. One that stopped after its first ask is given half a minute.
+    pub(crate) async fn knows_the_interval_of(&self, row: &str) {
+        let asks = async || {
+            let rows = self.get("/v1/rows").await.ok()?.text();
+            let rows: Vec<serde_json::Value> = serde_json::from_str(&rows).ok()?;
+            rows.iter().find(|one| one["row"] == row)?["asks"].as_u64()
+        };
+        eventually(
+            &format!("{row} asked again"),
+            Duration::from_secs(30),
+            async || match asks().await {
+                Some(2..) => Ok(()),
+                other => Err(other),
+            },
+        )
+        .await;
+    }
+
     /// Keeps asking for these lines, as HAProxy does.
     pub(crate) fn asked(&self, lines: &[&str]) -> tokio::task::JoinHandle<()> {
         self.asked_every(Duration::from_millis(200), lines)

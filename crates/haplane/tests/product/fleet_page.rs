@@ -167,6 +167,7 @@ async fn the_fleet_page_shows_what_is_wrong_and_folds_the_rest() {
     assert!(browser.text("#keys").await.contains("ago, forgotten?"));
 
     // One row of one of them asks no more.
+    agents[2].knows_the_interval_of("web/wrong").await;
     failing.abort();
     browser
         .until("document.querySelector('#nodes-note').innerText === '1 of 4 in trouble'")

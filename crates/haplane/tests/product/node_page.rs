@@ -188,6 +188,7 @@ async fn the_node_page_says_when_rows_fall_silent_and_when_the_agent_is_gone() {
     browser
         .until("document.querySelectorAll('main tbody tr').length === 2")
         .await;
+    agent.knows_the_interval_of("web/b").await;
     asking.abort();
     browser
         .until("document.querySelector('#count-problems').textContent === '2'")
@@ -254,6 +255,7 @@ async fn a_large_node_page_begins_with_what_is_wrong_and_keeps_still() {
     assert_eq!(browser.value("moved.length").await, 0);
 
     // What is wrong comes first, and open.
+    agent.knows_the_interval_of("wrong/b").await;
     failing.abort();
     browser.until(&lines_are(2)).await;
     browser
